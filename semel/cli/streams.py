@@ -103,24 +103,16 @@ def _run_on_executors(
     console.print("stopped")
 
 
-@app.command(epilog=examples("semel streams describe app.py", "semel streams describe app.py --svg topology.svg"))
+@app.command(epilog=examples("semel streams describe app.py", "semel streams describe app.py --mermaid"))
 def describe(
     file: File,
-    svg: Annotated[
-        Path | None,
-        typer.Option("--svg", metavar="FILE", help="Write a drawing of the topology to this file.", dir_okay=False),
-    ] = None,
+    as_mermaid: Annotated[bool, typer.Option("--mermaid", help="Print a Mermaid flowchart instead.")] = False,
 ) -> None:
-    """Print the topology as Kafka Streams does, without a broker. With `--svg`, also draw it."""
-    found = _load(file)
-    typer.echo(found.describe())
-    if svg is not None:
-        from semel.streams.topology.drawing import draw
+    """Print the topology as Kafka Streams does, without a broker."""
+    from semel.streams.topology.mermaid import mermaid
 
-        try:
-            svg.write_text(draw(found.topology))
-        except OSError as error:
-            raise typer.BadParameter(f"the drawing cannot be written: {error}", param_hint="--svg") from None
+    found = _load(file)
+    typer.echo(mermaid(found.topology) if as_mermaid else found.describe())
 
 
 @app.command(epilog=examples("semel streams state app.py counts", "semel streams state app.py counts --key alice"))

@@ -13,7 +13,6 @@ far it got, in one Kafka transaction.
 ``metrics``           what the tasks have done, for Prometheus
 ``stores``            its three topics, in its own formats
 ``tasks``             the side on the executor: from a poll to a transaction
-``jackson``           JSON as Kafka Connect's library writes it
 ``columns``           columns of Arrow from Python's values, each as if it stood alone
 ``converters``        values to bytes
 ``transforms``        records changed, routed or left out on their way

@@ -15,8 +15,8 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from semel.connect.converters.json import json_text
 from semel.errors import ConfigError
+from semel.serdes.json import json_text
 
 __all__ = ["UNREADABLE", "alike", "column_of"]
 

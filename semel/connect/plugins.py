@@ -6,8 +6,7 @@ import importlib
 from collections.abc import Iterable, Mapping
 
 from semel.connect.api import SourceConnector
-from semel.connect.converters import BYTES, NUMBERS, STRING, WITHOUT_EFFECT, Converter, check_plain
-from semel.connect.converters.json import json_converter
+from semel.connect.converters import BYTES, NUMBERS, STRING, WITHOUT_EFFECT, Converter, check_plain, json_converter
 from semel.connect.transforms import PREDICATES, TRANSFORMS
 from semel.errors import ConfigError, SemelError, Unsupported
 from semel.settings import nearest, not_yet

@@ -2,8 +2,8 @@
 
 - ``app``: an application; ``settings``: its properties; ``app_file``: the file that holds one; ``stream``: what it is
   built of, in Kafka Streams' words.
-- ``windows``, ``serdes``, ``rows``: windows of time, serialisation, and rows on their way.
-- ``processor``, ``stores``: classes of one's own that work on single records, and the stores that they are given.
+- ``windows``, ``cells``, ``rows``: windows of time, numbers as bytes, and rows on their way.
+- ``processor``: classes of one's own that work on single records, and the stores that they are given.
 - ``topology``: nodes and sub-topologies; ``nodes``: what they do; ``dropped``: what they drop, counted.
 - ``worker``: a member of the group, its tasks and its transaction; ``state``: what a task keeps; ``topics``: those that
   belong to an application; ``metrics``: what a worker has done, for Prometheus.
@@ -11,9 +11,10 @@
 - ``testing``: a driver without a broker.
 """
 
-from semel.streams import stores, windows
+from semel.streams import windows
 from semel.streams.app import App
-from semel.streams.processor import Context, Processor, PunctuationType
+from semel.streams.processor import stores
+from semel.streams.processor.processor import Context, Processor, PunctuationType
 from semel.streams.rows import Record
 
 __all__ = ["App", "Context", "Processor", "PunctuationType", "Record", "stores", "windows"]

@@ -6,11 +6,11 @@ import threading
 from typing import Any, NoReturn
 
 from semel.errors import ConfigError, Unsupported
+from semel.serdes.serde import Serde, check_serde
 from semel.streams.metrics import WorkerCounts
 from semel.streams.nodes.stateful import TableSource, value_reader
-from semel.streams.serdes import Serde, check_serde
 from semel.streams.settings import Settings
-from semel.streams.state.store import StoreSpec
+from semel.streams.state.state_store import StoreSpec
 from semel.streams.stream import Stream, Table
 from semel.streams.topology.topology import Node, Source, Topology, check_topic
 

@@ -15,14 +15,12 @@ from semel.read.ranges import Range
 from semel.records.partitioner import partition_of
 from semel.streams.nodes.folds import Entries
 from semel.streams.nodes.stateful import Aggregate, TableSource, value_reader
-from semel.streams.state.store import StoreSpec
+from semel.streams.state.state_store import StoreSpec
 from semel.streams.topology.topology import Topology
 from semel.wire.client import Client
 
 __all__ = ["look_up"]
 
-#: After the key of a window: where it begins, and a number.
-_WINDOW = 12
 _WORD = 8
 
 
@@ -38,13 +36,13 @@ def look_up(client: Client, topology: Topology, store: str, key: str | None) -> 
         newest: dict[bytes, tuple[bytes | None, int]] = {}
         with Reader(client, ranges, read_committed=True) as reader:
             for batch in reader:
-                rows = batch if key is None else batch.filter(_matches(batch["key"], key.encode(), windowed=windowed))
+                rows = batch if key is None else batch.filter(_matches(kept.spec, batch["key"], key.encode()))
                 times = rows["timestamp"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_pylist()
                 values = zip(rows["value"].to_pylist(), times, strict=True)
                 newest.update(zip(rows["key"].to_pylist(), values, strict=True))
         there = [(record_key, value, time) for record_key, (value, time) in newest.items() if value is not None]
         for record_key, value, time in sorted(there):
-            yield _entry(kept, record_key, value, time, windowed=windowed)
+            yield _entry(kept, record_key, value, time)
         if there:
             return
 
@@ -87,17 +85,19 @@ def _ranges(client: Client, topic: str, key: str | None) -> list[list[Range]]:
     return [part for part in parts if part]
 
 
-def _matches(keys: Any, key: bytes, *, windowed: bool) -> Any:
-    if not windowed:
+def _matches(spec: StoreSpec, keys: Any, key: bytes) -> Any:
+    if spec.retention_ms is None:
         return pc.equal(keys, pa.scalar(key, pa.binary()))
-    long = pc.equal(pc.binary_length(keys), len(key) + _WINDOW)
-    return pc.and_(long, pc.starts_with(keys, pattern=key))
+    return spec.window_keys.of_key(keys, key)
 
 
-def _entry(kept: _Kept, key: bytes, value: bytes, time: int, *, windowed: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {"key": (key[:-_WINDOW] if windowed else key).decode(errors="replace")}
-    if windowed:
-        found["window_start"] = int.from_bytes(key[-_WINDOW:-4], "big")
+def _entry(kept: _Kept, key: bytes, value: bytes, time: int) -> dict[str, Any]:
+    if kept.spec.retention_ms is None:
+        found: dict[str, Any] = {"key": key.decode(errors="replace")}
+    else:
+        windows = kept.spec.window_keys
+        stored = windows.from_changelog(key)
+        found = {"key": windows.key(stored).decode(errors="replace"), "window_start": windows.start(stored)}
     columns = kept.read([time.to_bytes(_WORD, "big", signed=True) + value])
     found |= {name: column[0].as_py() for name, column in columns.items()}
     if isinstance(found.get("value"), bytes):

@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from semel.errors import ConfigError, SemelError
-from semel.streams.serdes import Serde, from_python, to_python, whole
-from semel.streams.state.rocks import Damaged
+from semel.serdes.columns import whole
+from semel.serdes.serde import Serde, from_python, to_python
+from semel.streams.state.backend import DamagedStore
 
 __all__ = [
     "ORIGIN",
@@ -119,7 +120,7 @@ def calling(function: Callable[..., Any], name: str, record: Record, *arguments:
     """
     try:
         return function(*arguments)
-    except (SemelError, Damaged):
+    except (SemelError, DamagedStore):
         raise
     except Exception as error:
         where = f"{record.topic}-{record.partition} at offset {record.offset}" if record.topic else f"key {record.key}"

@@ -1,6 +1,6 @@
 """Streams and tables, in Kafka Streams' words: each method adds a node and returns what comes out of it.
 
-Keys and values are bytes unless ``key=`` and ``value=`` name a serialisation (:mod:`semel.streams.serdes`). A method
+Keys and values are bytes unless ``key=`` and ``value=`` name a serialisation (:mod:`semel.serdes.serde`). A method
 that changes the key marks the stream. An operation that needs equal keys together then uses a repartition topic.
 """
 
@@ -14,17 +14,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semel.errors import ConfigError, Unsupported
+from semel.serdes.serde import Serde, check_serde
 from semel.streams.nodes import stateless
 from semel.streams.nodes.folds import Columns, Count, Entries, Fold, Python
 from semel.streams.nodes.stateful import Aggregate, Join
-from semel.streams.processor import Processing, Supplier
+from semel.streams.processor.processor import Processing, Supplier
+from semel.streams.processor.stores import StoreBuilder
 from semel.streams.rows import Record
-from semel.streams.serdes import Serde, check_serde
-from semel.streams.state.store import StoreSpec
-from semel.streams.stores import StoreBuilder
+from semel.streams.state.state_store import StoreSpec
 from semel.streams.topology.repartition import joined_through, through_topic
 from semel.streams.topology.topology import Node, Operator, Sink, Topology, check_topic
-from semel.streams.windows import Windows
+from semel.streams.windows.keys import BY_START, WindowKeys
+from semel.streams.windows.kind import Windows
 
 __all__ = ["GroupedStream", "Stream", "Table", "WindowedStream"]
 
@@ -43,6 +44,8 @@ class Stream:
     rekeyed: bool = False
     #: Whether processors alone may have changed the key.
     processed: bool = False
+    #: How windows are written in the keys of rows that have some.
+    window_keys: WindowKeys = BY_START
 
     def _then(
         self, prefix: str, operate: Callable[[str], Operator], *, by_record: bool = False, **changes: Any
@@ -148,6 +151,12 @@ class Stream:
                 " cannot be merged. Nothing was read. Bring both to the same by map.",
                 tag="TOPOLOGY",
             )
+        if self.window_keys != other.window_keys:
+            raise ConfigError(
+                "streams of two kinds of windows cannot be merged: their keys are written differently. Nothing was"
+                " read. Write each to a topic of its own.",
+                tag="TOPOLOGY",
+            )
         name = self.topology.name("KSTREAM-MERGE-")
         node = self.topology.add(Node(name, (self.node, other.node)))
         processed = all(one.processed for one in (self, other) if one.rekeyed)
@@ -166,7 +175,9 @@ class Stream:
         return self._repartitioned(name or self.topology.name("KSTREAM-REPARTITION-"), partitions=partitions)
 
     def _repartitioned(self, prefix: str, **given: Any) -> Stream:
-        node = through_topic(self.topology, self.node, (self.key, self.value), prefix, **given)
+        node = through_topic(
+            self.topology, self.node, (self.key, self.value), prefix, window_keys=self.window_keys, **given
+        )
         return replace(self, node=node, rekeyed=False)
 
     def to(self, topic: str, *, key: Serde = None, value: Serde = None) -> None:
@@ -177,7 +188,9 @@ class Stream:
         check_serde(key, f"to({topic!r})")
         check_serde(value, f"to({topic!r})")
         name = self.topology.name("KSTREAM-SINK-")
-        self.topology.add(Sink(name, (self.node,), topic=topic, key=key or self.key, value=value or self.value))
+        sink = Sink(name, (self.node,), topic=topic, key=key or self.key, value=value or self.value)
+        sink.window_keys = self.window_keys
+        self.topology.add(sink)
 
     def join(
         self, table: Table, joiner: Callable[[Any, Any], Any] | None = None, *windows: object, value: Serde = "json"
@@ -205,7 +218,9 @@ class Stream:
         if table.windows is not None:
             raise _later("joins with a table of windows", "Write it to a topic, and read that as a table")
         serdes = (self.key, self.value)
-        before = joined_through(self.topology, self.node, serdes) if self.rekeyed else self.node
+        before = self.node
+        if self.rekeyed:
+            before = joined_through(self.topology, self.node, serdes, self.window_keys)
         name = self.topology.name(prefix)
         columns = list(table.read([]))
         if joiner is not None and "value" not in columns:
@@ -232,8 +247,7 @@ class Stream:
         key: Serde = "string",
         value: Serde = "json",
     ) -> Stream:
-        """Apply a :class:`~semel.streams.processor.Processor` in each task, which works on single records with its
-        stores.
+        """Apply a :class:`~semel.streams.Processor` in each task, which works on single records with its stores.
 
         ``supplier`` makes one, so a class will do. ``key`` and ``value`` belong to the forwarded records.
         """
@@ -323,8 +337,11 @@ class GroupedStream:
             stream = stream._repartitioned(named, numbers=None if isinstance(folding, Python) else folding.needs)
         holds = f"{folding.holds} by key ({stream.key or 'bytes'})"
         if self.windows:
-            holds += f" and window of {self.windows.size_ms} ms each {self.windows.advance_ms} ms"
-        spec = StoreSpec(named, self.windows.retention_ms if self.windows else None, holds)
+            spec = StoreSpec(
+                named, self.windows.retention_ms, f"{holds} and {self.windows.in_words}", self.windows.keys
+            )
+        else:
+            spec = StoreSpec(named, holds=holds)
         operate = Aggregate(name, spec, folding, stream.key, self.windows, topology.dropped)
         by_record = isinstance(folding, Python)
         node = topology.add(Node(name, (stream.node,), operate, (spec,), by_record=by_record))
@@ -350,7 +367,8 @@ class Table:
     def to_stream(self) -> Stream:
         """Its changes. Of windows, rows have the columns ``window_start`` and ``window_end``."""
         name = self.topology.name("KTABLE-TOSTREAM-")
-        return Stream(self.topology, self.topology.add(Node(name, (self.node,))), self.key, self.value)
+        stream = Stream(self.topology, self.topology.add(Node(name, (self.node,))), self.key, self.value)
+        return replace(stream, window_keys=self.windows.keys) if self.windows else stream
 
     def suppress(self, *_: object) -> NoReturn:
         """Not there yet: raises :class:`Unsupported`."""

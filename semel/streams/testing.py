@@ -21,10 +21,11 @@ from typing import Any
 import pyarrow as pa
 
 from semel.errors import ConfigError
+from semel.serdes.serde import Serde, decode, encode, from_python, to_python
 from semel.streams.app import App
 from semel.streams.rows import Record, timestamps
-from semel.streams.serdes import Serde, decode, encode, from_python, to_python
-from semel.streams.state.store import Memory, Store
+from semel.streams.state.backend import Memory
+from semel.streams.state.state_store import StateStore
 from semel.streams.topology.topology import Source
 from semel.streams.worker.task import Task
 
@@ -41,9 +42,9 @@ class Driver:
         self._offsets: dict[str, int] = defaultdict(int)
         self._tasks: dict[str, Task] = {}
         self._sources: dict[str, Source] = {}
-        self._stores: dict[str, Store] = {}
+        self._stores: dict[str, StateStore] = {}
         for part in self._topology.sub_topologies():
-            stores = {spec.name: Store(spec, Memory()) for spec in part.stores}
+            stores = {spec.name: StateStore(spec, Memory()) for spec in part.stores}
             self._stores |= stores
             task = Task(self._topology, part, 0, stores, self._take)
             for source in part.sources:

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from semel.connect.api import Offset, Partition
-from semel.connect.jackson import jackson_text
 from semel.errors import ConfigError
+from semel.serdes.jackson import jackson_text
 from semel.strict_json import read_object
 
 __all__ = ["canonical", "claim_key", "encode_key", "encode_value", "parse_key", "parse_value"]

@@ -12,10 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from semel.connect.converters.plain import as_bytes
 from semel.connect.settings.connector_config import ConnectorConfig
 from semel.errors import ConfigError
 from semel.records.record_headers import HEADERS
+from semel.serdes.text import as_bytes
 
 __all__ = ["dead_letters"]
 

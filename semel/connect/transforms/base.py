@@ -7,8 +7,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
-from semel.connect.converters.nested import whole
 from semel.errors import ConfigError
+from semel.serdes.columns import whole
 from semel.settings import Setting
 
 __all__ = ["Column", "Transform", "parted", "put", "refused", "struct_of", "whole"]

@@ -15,14 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from semel.errors import ConfigError
+from semel.serdes.serde import Serde, decode, encode, to_python
+from semel.streams.cells import EMPTY, FLOAT, INTEGER, cell_fields, cell_numbers, items, read_cells
 from semel.streams.rows import Record, calling, place, records, returned
-from semel.streams.serdes import Serde, decode, encode, to_python
-from semel.streams.state.store import number
+from semel.streams.state.state_store import number
 
 __all__ = ["Columns", "Count", "Fold", "Groups", "Python"]
 
 _WORD = 8
-_EMPTY, _INTEGER, _FLOAT = 0, 1, 2
 _OPERATIONS = ("sum", "min", "max", "count")
 Entries = list[bytes | None]
 
@@ -68,7 +68,7 @@ class Count:
         found = _read(self._form, before)
         found["count"] += np.bincount(groups.of_row, minlength=groups.count)
         found["time"] = np.maximum(found["time"], groups.latest)
-        return _written(found), found["time"].astype(np.int64)
+        return items(found), found["time"].astype(np.int64)
 
     def columns(self, entries: Entries) -> dict[str, Any]:
         """Return the column ``value``."""
@@ -93,8 +93,7 @@ class Columns:
         self.needs = tuple(sorted({column for _, column in asked.values()}))
         # without the names: they are not in the bytes
         self.holds = ", ".join(f"{operation} of {column}" for operation, column in asked.values())
-        fields = [field for name in asked for field in ((f"{name} kind", "u1"), (name, ">i8"))]
-        self._form = np.dtype([("time", ">i8"), *fields])
+        self._form = np.dtype([("time", ">i8"), *cell_fields(asked)])
 
     def add(self, groups: Groups, before: Entries) -> tuple[Sequence[bytes | None], np.ndarray[Any, Any]]:
         """Add what each group's rows come to."""
@@ -110,7 +109,7 @@ class Columns:
             if operation == "sum" and pa.types.is_integer(table[column].type):
                 _check_fits(groups, table[column], old, found[name], name)
         found["time"] = np.maximum(found["time"], groups.latest)
-        return _written(found), found["time"].astype(np.int64)
+        return items(found), found["time"].astype(np.int64)
 
     @staticmethod
     def _numbers(rows: Any, column: str) -> Any:
@@ -140,23 +139,18 @@ class Columns:
         combine = {"min": np.minimum, "max": np.maximum}.get(operation, np.add)
         values = new.fill_null(0).to_numpy()
         # group by group: a float of one must not make floats of the others
-        floats = kinds == _FLOAT if whole else np.ones(len(kinds), bool)
-        for kind, form, mine in ((_INTEGER, ">i8", there & ~floats), (_FLOAT, ">f8", there & floats)):
+        floats = kinds == FLOAT if whole else np.ones(len(kinds), bool)
+        for kind, form, mine in ((INTEGER, ">i8", there & ~floats), (FLOAT, ">f8", there & floats)):
             at = np.flatnonzero(mine)
-            old = _numbers(found[name][at], kinds[at], floats=kind == _FLOAT)
-            merged = np.where(kinds[at] == _EMPTY, values[at], combine(old, values[at]))
+            old = cell_numbers(found[name][at], kinds[at], floats=kind == FLOAT)
+            merged = np.where(kinds[at] == EMPTY, values[at], combine(old, values[at]))
             found[name][at] = merged.astype(form).view(">i8")
             found[f"{name} kind"][at] = kind
 
     def columns(self, entries: Entries) -> dict[str, Any]:
         """Return a column for each name."""
         found, missing = _read(self._form, entries), _missing(entries)
-        columns = {}
-        for name in self._asked:
-            kinds = found[f"{name} kind"]
-            values = _numbers(found[name], kinds, floats=bool((kinds == _FLOAT).any()))
-            columns[name] = pa.array(values, mask=missing | (kinds == _EMPTY))
-        return columns
+        return {name: read_cells(found, name, missing) for name in self._asked}
 
 
 class Python:
@@ -188,7 +182,7 @@ class Python:
         latest = np.array(times, np.int64)
         made = returned(states, self._made, self._name, lambda at: place(groups.rows, groups.last_row(at)))
         values = encode(made, self._made).to_pylist()
-        stamps = _written(latest.astype(">i8"))
+        stamps = items(latest.astype(">i8"))
         return [None if value is None else stamps[at] + value for at, value in enumerate(values)], latest
 
     def _next(self, record: Record, state: Any) -> Any:
@@ -216,7 +210,7 @@ def _check_fits(groups: Groups, column: Any, before: tuple[Any, Any], sums: Any,
     bits, kinds = before
     values = column.fill_null(0).to_numpy().astype(np.float64)
     about = bits.astype(np.float64) + np.bincount(groups.of_row, values, minlength=groups.count)
-    wrong = np.flatnonzero((np.abs(about - sums.astype(np.float64)) > 2.0**62) & (kinds != _FLOAT))
+    wrong = np.flatnonzero((np.abs(about - sums.astype(np.float64)) > 2.0**62) & (kinds != FLOAT))
     if len(wrong):
         key, sum_of = groups.rows["key"][groups.last_row(wrong[0])], about[wrong[0]]
         raise ConfigError(
@@ -236,17 +230,5 @@ def _read(form: Any, entries: Entries) -> Any:
     return np.frombuffer(b"".join(nothing if entry is None else entry for entry in entries), form).copy()
 
 
-def _written(found: Any) -> list[bytes]:
-    raw, size = found.tobytes(), found.dtype.itemsize
-    return [raw[at : at + size] for at in range(0, len(raw), size)]
-
-
 def _missing(entries: Entries) -> Any:
     return np.array([entry is None for entry in entries], bool)
-
-
-def _numbers(bits: Any, kinds: Any, *, floats: bool) -> Any:
-    if not floats:
-        return bits.astype(np.int64)
-    as_float = np.ascontiguousarray(bits).view(">f8").astype(np.float64)
-    return np.where(kinds == _FLOAT, as_float, bits.astype(np.float64))

@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semel.errors import ConfigError
+from semel.serdes.serde import Serde, decode, encode, to_python
 from semel.streams.dropped import DroppedRecords
 from semel.streams.nodes.folds import Entries, Fold, Groups
 from semel.streams.nodes.stateless import without_nulls
 from semel.streams.rows import Record, calling, misfit, place, records, returned, times, timestamps
-from semel.streams.serdes import Serde, decode, encode, to_python
-from semel.streams.state.store import Store, StoreSpec, stamps
+from semel.streams.state.state_store import StateStore, StoreSpec, stamps
 from semel.streams.windows import Windows
 
 __all__ = ["Aggregate", "Join", "TableSource", "value_reader"]
@@ -40,31 +40,32 @@ class Aggregate:
     windows: Windows | None
     dropped: DroppedRecords
 
-    def __call__(self, rows: Any, stores: Mapping[str, Store]) -> Any:
+    def __call__(self, rows: Any, stores: Mapping[str, StateStore]) -> Any:
         """One row for each group: key, window, what the fold says, timestamp."""
         store = stores[self.spec.name]
         rows = self._wanted(rows)
         time = times(rows)
         keys = encode(rows["key"], self.key)
-        if self.windows is None:
-            begins = np.zeros(len(time), np.int64)
-        else:
-            kept, begins = self._open_windows(time, store)
+        starts = ends = np.zeros(len(time), np.int64)
+        if self.windows is not None:
+            kept, starts, ends = self._open_windows(self.windows, time, store)
             rows, keys, time = rows.take(pa.array(kept)), keys.take(pa.array(kept)), time[kept]
         if len(time):
             store.saw(int(time.max()))
-        table = pa.table({"key": keys, "begin": begins, "row": np.arange(len(time)), "time": time})
-        groups = table.group_by(["key", "begin"], use_threads=False).aggregate([("row", "list"), ("time", "max")])
+        table = pa.table({"key": keys, "start": starts, "row": np.arange(len(time)), "time": time})
+        groups = table.group_by(["key", "start"], use_threads=False).aggregate([("row", "list"), ("time", "max")])
         of_row = np.empty(len(time), np.int64)
         members = groups["row_list"].combine_chunks()
-        of_row[members.flatten().to_numpy()] = members.value_parent_indices().to_numpy()
+        flat = members.flatten().to_numpy()
+        of_row[flat] = members.value_parent_indices().to_numpy()
         found = Groups(rows, of_row, groups.num_rows, groups["time_max"].to_numpy())
-        return self._fold(found, groups["key"].combine_chunks(), groups["begin"].to_numpy(), store)
+        ends = ends[flat[members.offsets.to_numpy()[:-1]]]  # those of each group's first row
+        return self._fold(found, groups["key"].combine_chunks(), groups["start"].to_numpy(), ends, store)
 
-    def _fold(self, groups: Groups, keys: Any, begins: Any, store: Store) -> Any:
+    def _fold(self, groups: Groups, keys: Any, starts: Any, ends: Any, store: StateStore) -> Any:
         names: list[bytes] = keys.to_pylist()
         if self.windows is not None:
-            names = [begin + key for begin, key in zip(stamps(begins), names, strict=True)]
+            names = self.windows.keys.in_store(names, starts, ends)
         before = store.get(names)
         entries, latest = self.fold.add(groups, before)
         store.put(*_there(names, entries))
@@ -73,8 +74,7 @@ class Aggregate:
                 store.delete(name, at)
         columns = {"key": decode(keys, self.key)}
         if self.windows is not None:
-            columns["window_start"] = timestamps(begins)
-            columns["window_end"] = timestamps(begins + self.windows.size_ms)
+            columns |= {"window_start": timestamps(starts), "window_end": timestamps(ends)}
         columns |= self.fold.columns(list(entries))
         made = pa.RecordBatch.from_pydict({**columns, "timestamp": timestamps(latest)})
         if None not in entries:
@@ -93,14 +93,12 @@ class Aggregate:
             )
         return without_nulls(rows, ("key", "value"), self.name, self.dropped)
 
-    def _open_windows(self, time: Any, store: Store) -> tuple[Any, Any]:
-        windows = self.windows
-        assert windows is not None
+    def _open_windows(self, windows: Windows, time: Any, store: StateStore) -> tuple[Any, Any, Any]:
         now = np.maximum.accumulate(np.maximum(time, store.stream_time))
-        kept, begins = windows.assign(time)
-        in_time = begins + windows.size_ms + windows.grace_ms > now[kept]
+        kept, starts, ends = windows.assign(time)
+        in_time = windows.takes(ends, now[kept])
         self.dropped.count(self.name, len(time) - len(np.unique(kept[in_time])), "late rows")
-        return kept[in_time], begins[in_time]
+        return kept[in_time], starts[in_time], ends[in_time]
 
 
 def value_reader(value: Serde) -> Callable[[Entries], dict[str, Any]]:
@@ -123,7 +121,7 @@ class TableSource:
     value: Serde
     dropped: DroppedRecords
 
-    def __call__(self, rows: Any, stores: Mapping[str, Store]) -> Any:
+    def __call__(self, rows: Any, stores: Mapping[str, StateStore]) -> Any:
         """Return the last row of each key."""
         store = stores[self.spec.name]
         rows = without_nulls(rows, ("key",), self.name, self.dropped)
@@ -162,7 +160,7 @@ class Join:
     made: Serde
     dropped: DroppedRecords
 
-    def __call__(self, rows: Any, stores: Mapping[str, Store]) -> Any:
+    def __call__(self, rows: Any, stores: Mapping[str, StateStore]) -> Any:
         """Return the rows that have a partner, or all rows with ``outer``. Those without a value are dropped, and those
         without a key unless ``outer``, as in Kafka Streams.
         """

@@ -15,11 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semel.errors import ConfigError, SemelError
+from semel.serdes.serde import Serde, encode
 from semel.streams.dropped import DroppedRecords
 from semel.streams.rows import ORIGIN, Record, calling, from_result, one_batch, place, records, returned, timestamps
-from semel.streams.serdes import Serde, encode
-from semel.streams.state.store import Store
+from semel.streams.state.state_store import StateStore
 from semel.streams.topology.topology import Operator
+from semel.streams.windows.keys import WindowKeys
 
 __all__ = [
     "branch_child",
@@ -33,6 +34,7 @@ __all__ = [
     "mapping",
     "mapping_values",
     "requiring_key",
+    "to_records",
     "without_nulls",
 ]
 
@@ -42,7 +44,7 @@ _BRANCH = "__branch"
 def map_batch(function: Callable[[pa.RecordBatch], Any], name: str) -> Operator:
     """Return an operator for a function of batches."""
 
-    def operate(rows: Any, _: Mapping[str, Store]) -> Any:
+    def operate(rows: Any, _: Mapping[str, StateStore]) -> Any:
         try:
             result = function(rows)
         except SemelError:
@@ -63,7 +65,7 @@ def filtering(
 ) -> Operator:
     """Keep the rows for which a function of single records is true, or an expression."""
 
-    def operate(rows: Any, _: Mapping[str, Store]) -> Any:
+    def operate(rows: Any, _: Mapping[str, StateStore]) -> Any:
         return rows.filter(_mask(condition, rows, name, key, value, negated=negated))
 
     return operate
@@ -81,7 +83,7 @@ def flat_mapping(
 ) -> Operator:
     """Any number of records for each: the function returns pairs of key and value."""
 
-    def operate(rows: Any, _: Mapping[str, Store]) -> Any:
+    def operate(rows: Any, _: Mapping[str, StateStore]) -> Any:
         keys: list[Any] = []
         values: list[Any] = []
         parents: list[int] = []
@@ -98,7 +100,7 @@ def flat_mapping(
 def mapping_values(function: Callable[[Record], Any], name: str, given: tuple[Serde, Serde], made: Serde) -> Operator:
     """Return an operator that gives each record a new value. The key stays."""
 
-    def operate(rows: Any, _: Mapping[str, Store]) -> Any:
+    def operate(rows: Any, _: Mapping[str, StateStore]) -> Any:
         values = [calling(function, name, record, record) for record in records(rows, *given)]
         return _set(rows, "value", returned(values, made, name, partial(place, rows)))
 
@@ -108,7 +110,7 @@ def mapping_values(function: Callable[[Record], Any], name: str, given: tuple[Se
 def keyed_by(chooser: str | Callable[[Record], Any], name: str, given: tuple[Serde, Serde], made: Serde) -> Operator:
     """Take another key: a column's, or what a function of single records returns."""
 
-    def operate(rows: Any, _: Mapping[str, Store]) -> Any:
+    def operate(rows: Any, _: Mapping[str, StateStore]) -> Any:
         if isinstance(chooser, str):
             if chooser not in rows.schema.names:
                 raise ConfigError(
@@ -139,7 +141,7 @@ def requiring_key(name: str, dropped: DroppedRecords) -> Operator:
     """
     check = having_key_column(name)
 
-    def operate(rows: Any, stores: Mapping[str, Store]) -> Any:
+    def operate(rows: Any, stores: Mapping[str, StateStore]) -> Any:
         return without_nulls(check(rows, stores), ("key",), name, dropped)
 
     return operate
@@ -148,7 +150,7 @@ def requiring_key(name: str, dropped: DroppedRecords) -> Operator:
 def having_key_column(name: str) -> Operator:
     """Raise :class:`ConfigError` for rows that have no column of keys."""
 
-    def operate(rows: Any, _: Mapping[str, Store]) -> Any:
+    def operate(rows: Any, _: Mapping[str, StateStore]) -> Any:
         if "key" not in rows.schema.names:
             raise ConfigError(
                 f"{name} needs the column key, and the rows have {', '.join(rows.schema.names)}. Nothing of this"
@@ -163,7 +165,7 @@ def having_key_column(name: str) -> Operator:
 def branching(conditions: Sequence[Any], name: str, key: Serde, value: Serde) -> Operator:
     """Say of each row which of the conditions it meets first; rows that meet none go."""
 
-    def operate(rows: Any, _: Mapping[str, Store]) -> Any:
+    def operate(rows: Any, _: Mapping[str, StateStore]) -> Any:
         place = np.full(rows.num_rows, -1, np.int16)
         for at, condition in enumerate(conditions):
             met = _mask(condition, rows, name, key, value).to_numpy(zero_copy_only=False)
@@ -176,7 +178,7 @@ def branching(conditions: Sequence[Any], name: str, key: Serde, value: Serde) ->
 def branch_child(number: int) -> Operator:
     """Return an operator that keeps the rows of one branch."""
 
-    def operate(rows: Any, _: Mapping[str, Store]) -> Any:
+    def operate(rows: Any, _: Mapping[str, StateStore]) -> Any:
         return rows.filter(pc.equal(rows[_BRANCH], number)).drop_columns([_BRANCH])
 
     return operate
@@ -254,24 +256,18 @@ def _place(rows: Any) -> str:
     return f"{rows['topic'][0]}-{rows['partition'][0]} at offsets {first} to {last}"
 
 
-def sunk(rows: Any, key: Serde, value: Serde) -> Any:
-    """Rows as records: columns key, value and timestamp. A window's key ends with where it begins, as in Kafka
-    Streams; rows without a value get their other columns, as JSON.
+def to_records(rows: Any, key: Serde, value: Serde, window_keys: WindowKeys) -> Any:
+    """Return rows as records: columns key, value and timestamp. A window is in the key, as in Kafka Streams. Rows
+    without a value get their other columns, as JSON.
     """
     names = rows.schema.names
     keys = encode(rows["key"], key) if "key" in names else pa.nulls(rows.num_rows, pa.binary())
-    if "window_start" in names:
-        keys = _windowed(keys, rows["window_start"])
+    if window_keys.columns <= set(names):
+        keys = window_keys.in_output(keys, rows)
     values = rows["value"] if "value" in names else _others(rows)
     return pa.RecordBatch.from_pydict(
         {"key": keys, "value": encode(values, value if "value" in names else "json"), "timestamp": rows["timestamp"]}
     )
-
-
-def _windowed(keys: Any, begins: Any) -> Any:
-    starts = begins.cast(pa.int64()).to_numpy(zero_copy_only=False).astype(">i8").tobytes()
-    raw = pa.Array.from_buffers(pa.binary(8), len(keys), [None, pa.py_buffer(starts)]).cast(pa.binary())
-    return pc.binary_join_element_wise(keys, raw, pa.scalar(b"", pa.binary()))
 
 
 def _others(rows: Any) -> Any:

@@ -1,6 +1,6 @@
 """State of tasks.
 
-- ``store``: what is committed lies in a backend, what is not is kept beside it.
-- ``rocks``: a backend on RocksDB.
+- ``state_store``: what is committed lies in a backend, what is not is kept beside it.
+- ``backend``: what a backend does, and one in memory; ``rocks``: a backend on RocksDB.
 - ``changelog``: restoring a store from its topic, and when what lies on the disk is not to be believed.
 """

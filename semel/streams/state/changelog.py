@@ -17,7 +17,8 @@ from semel.read.data_loss import newest_ends
 from semel.read.ranges import Range, id_text
 from semel.read.reader import Reader
 from semel.steps import StreamsStep, reached
-from semel.streams.state.store import Position, Store
+from semel.streams.state.backend import Position
+from semel.streams.state.state_store import StateStore
 from semel.wire.api.offsets import EARLIEST, list_offsets
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
@@ -32,7 +33,7 @@ _BATCH = 16_384
 
 
 def restore(
-    client: Client, stores: Mapping[TopicPartition, Store], begun: Collection[TopicPartition] = frozenset()
+    client: Client, stores: Mapping[TopicPartition, StateStore], begun: Collection[TopicPartition] = frozenset()
 ) -> int:
     """Bring each store to the end of its changelog partition. Returns how many records that took. ``begun`` are those
     of tasks whose input the group has read of.
@@ -64,7 +65,7 @@ def restore(
     return count
 
 
-def _check_not_made_again(store: Store, name: str, topic_id: str) -> None:
+def _check_not_made_again(store: StateStore, name: str, topic_id: str) -> None:
     there = store.position
     if there is not None and there.offset and there.topic_id != topic_id:
         raise DataLoss(
@@ -75,7 +76,7 @@ def _check_not_made_again(store: Store, name: str, topic_id: str) -> None:
         )
 
 
-def _check_holds(store: Store, name: str, topic_id: str) -> None:
+def _check_holds(store: StateStore, name: str, topic_id: str) -> None:
     """Check what the folder's store holds. One of an earlier changelog is thrown away, whatever it holds."""
     there, now = store.position, store.spec.holds
     if there is not None and there.topic_id == topic_id and there.holds and there.holds != now:
@@ -87,7 +88,7 @@ def _check_holds(store: Store, name: str, topic_id: str) -> None:
         )
 
 
-def _start(store: Store, name: str, topic_id: str, begin: int, end: int) -> int:
+def _start(store: StateStore, name: str, topic_id: str, begin: int, end: int) -> int:
     """Return where to read on. A damaged store is deleted."""
     there = store.position
     if there is None and store.empty:
@@ -113,7 +114,7 @@ def _unbelievable(there: Position, topic_id: str, begin: int, end: int) -> str:
     return ""
 
 
-def _read(client: Client, ranges: list[Range], stores: Mapping[TopicPartition, Store]) -> int:
+def _read(client: Client, ranges: list[Range], stores: Mapping[TopicPartition, StateStore]) -> int:
     count = 0
     ids = {one.topic: one.topic_id for one in ranges}
     with Reader(client, ranges, read_committed=True, advice="reset the application") as reader:

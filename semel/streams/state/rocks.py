@@ -14,24 +14,16 @@ from typing import Any
 
 from semel.errors import ConfigError
 from semel.extras import needs_extras
-from semel.streams.state.store import Position
+from semel.streams.state.backend import DamagedStore, Position
 
-__all__ = ["Damaged", "Rocks"]
+__all__ = ["Rocks"]
 
 _POSITION = b"\0"
 _ENTRY = b"\1"
 
 
-class Damaged(Exception):
-    """A store cannot be read. It is thrown away, and restored from its changelog."""
-
-    def __init__(self, folder: Path, reason: object) -> None:
-        super().__init__(f"{folder}: {reason}")
-        self.folder = folder
-
-
 class Rocks:
-    """The committed entries of one store. Raises :class:`Damaged` for what RocksDB cannot read."""
+    """The committed entries of one store. Raises :class:`DamagedStore` for what RocksDB cannot read."""
 
     def __init__(self, folder: Path) -> None:
         with needs_extras("a store", "streams", "Nothing was read."):
@@ -51,14 +43,14 @@ class Rocks:
                     " its own, or wait until the other one has ended.",
                     tag="STATE_LOCKED",
                 ) from None
-            raise Damaged(folder, error) from None
+            raise DamagedStore(folder, error) from None
 
     def get(self, keys: list[bytes]) -> list[bytes | None]:
         """Return the entries of these keys."""
         try:
             found: Any = self._db.get([_ENTRY + key for key in keys])
         except Exception as error:
-            raise Damaged(self._folder, error) from None
+            raise DamagedStore(self._folder, error) from None
         entries: list[bytes | None] = found
         return entries
 
@@ -69,7 +61,7 @@ class Rocks:
             for key, entry in items:
                 yield key[1:], entry
         except Exception as error:
-            raise Damaged(self._folder, error) from None
+            raise DamagedStore(self._folder, error) from None
 
     def keys(self, start: bytes, end: bytes | None) -> list[bytes]:
         """Return the keys from ``start`` to before ``end``."""
@@ -77,7 +69,7 @@ class Rocks:
             found: Any = self._db.keys(from_key=_ENTRY + start)
             return [key[1:] for key in takewhile(lambda key: end is None or key[1:] < end, found)]
         except Exception as error:
-            raise Damaged(self._folder, error) from None
+            raise DamagedStore(self._folder, error) from None
 
     def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes], position: Position | None) -> None:
         """One write batch: after a kill all of it is there, or nothing."""
@@ -93,18 +85,18 @@ class Rocks:
         try:
             self._db.write(batch)
         except Exception as error:
-            raise Damaged(self._folder, error) from None
+            raise DamagedStore(self._folder, error) from None
 
     def position(self) -> Position | None:
         """Return the position that was last written with the entries."""
         try:
             text: Any = self._db.get(_POSITION)
         except Exception as error:
-            raise Damaged(self._folder, error) from None
+            raise DamagedStore(self._folder, error) from None
         try:
             return None if text is None else Position.parse(text)
         except ValueError as error:
-            raise Damaged(self._folder, error) from None
+            raise DamagedStore(self._folder, error) from None
 
     def clear(self) -> None:
         """Delete the folder, and begin with an empty one."""

@@ -3,6 +3,6 @@
 ===============  =====================================================================================================
 ``topology``     nodes, their names, and the sub-topologies that they form
 ``repartition``  topics between sub-topologies
-``drawing``      a picture of them
+``mermaid``      a flowchart of them
 ===============  =====================================================================================================
 """

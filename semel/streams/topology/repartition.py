@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from semel.serdes.serde import Serde
 from semel.streams.nodes import stateless
 from semel.streams.nodes.packing import pack_nothing, packing, unpacking
-from semel.streams.serdes import Serde
 from semel.streams.topology.topology import Node, Sink, Source, Topology
+from semel.streams.windows.keys import WindowKeys
 
 __all__ = ["joined_through", "through_topic"]
 
@@ -16,6 +17,7 @@ def through_topic(
     given: tuple[Serde, Serde],
     prefix: str,
     *,
+    window_keys: WindowKeys,
     partitions: int | None = None,
     numbers: tuple[str, ...] | None = None,
 ) -> Source:
@@ -24,10 +26,11 @@ def through_topic(
     """
     names = _names(topology)
     keyed = topology.add(Node(names[1], (node,), stateless.requiring_key(names[1], topology.dropped)))
-    return _through(topology, keyed, names, given, f"{prefix}-repartition", partitions, numbers)
+    topic = f"{prefix}-repartition"
+    return _through(topology, keyed, names, given, topic, window_keys, partitions, numbers)
 
 
-def joined_through(topology: Topology, node: Node, given: tuple[Serde, Serde]) -> Source:
+def joined_through(topology: Topology, node: Node, given: tuple[Serde, Serde], window_keys: WindowKeys) -> Source:
     """Return the node that reads the rows of a node from the topic for its joins: all of them use one topic, and rows
     without a key are in it.
     """
@@ -38,7 +41,7 @@ def joined_through(topology: Topology, node: Node, given: tuple[Serde, Serde]) -
     if found is not None:
         return found
     keyed = topology.add(Node(names[1], (node,), stateless.having_key_column(names[1])))
-    return _through(topology, keyed, names, given, topic, None, None)
+    return _through(topology, keyed, names, given, topic, window_keys)
 
 
 def _names(topology: Topology) -> tuple[str, str, str]:
@@ -52,14 +55,25 @@ def _through(
     names: tuple[str, str, str],
     given: tuple[Serde, Serde],
     topic: str,
-    partitions: int | None,
-    numbers: tuple[str, ...] | None,
+    window_keys: WindowKeys,
+    partitions: int | None = None,
+    numbers: tuple[str, ...] | None = None,
 ) -> Source:
     sink, _, source = names
     key, value = given
     pack = None if numbers is None else packing(numbers, sink) if numbers else pack_nothing
     topology.add(
-        Sink(sink, (node,), topic=topic, key=key, value=value, internal=True, pack=pack, partitions=partitions)
+        Sink(
+            sink,
+            (node,),
+            topic=topic,
+            key=key,
+            value=value,
+            internal=True,
+            pack=pack,
+            partitions=partitions,
+            window_keys=window_keys,
+        )
     )
     made: Source = topology.add(
         Source(

@@ -12,21 +12,22 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from semel.errors import ConfigError
+from semel.serdes.serde import Serde
 from semel.streams.dropped import DroppedRecords
-from semel.streams.serdes import Serde
-from semel.streams.state.store import Store, StoreSpec
-from semel.streams.stores import StoreBuilder
+from semel.streams.processor.stores import StoreBuilder
+from semel.streams.state.state_store import StateStore, StoreSpec
+from semel.streams.windows.keys import BY_START, WindowKeys
 
 __all__ = ["Node", "Operator", "Sink", "Source", "SubTopology", "TaskOperator", "Topology", "check_topic"]
 
 #: What a node does with rows: Arrow in, Arrow out.
-Operator = Callable[[Any, Mapping[str, Store]], Any]
+Operator = Callable[[Any, Mapping[str, StateStore]], Any]
 
 
 class TaskOperator(Protocol):
     """The work of a node in one task, with its state in memory."""
 
-    def __call__(self, rows: Any, stores: Mapping[str, Store]) -> Any:
+    def __call__(self, rows: Any, stores: Mapping[str, StateStore]) -> Any:
         """Arrow in, Arrow out."""
 
     def close(self) -> None:
@@ -72,6 +73,8 @@ class Sink(Node):
     internal: bool = False
     pack: Callable[[Any], Any] | None = None
     partitions: int | None = None
+    #: How windows are written in the keys of rows that have some.
+    window_keys: WindowKeys = BY_START
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 
 from semel.errors import ConfigError
-from semel.streams.nodes.stateless import sunk
+from semel.serdes.serde import decode
+from semel.streams.nodes.stateless import to_records
 from semel.streams.rows import first_wrong, misfit, place
-from semel.streams.serdes import decode
-from semel.streams.state.store import Store
+from semel.streams.state.state_store import StateStore
 from semel.streams.topology.topology import Node, Sink, Source, SubTopology, Topology
 
 __all__ = ["Task"]
@@ -25,7 +25,7 @@ class Task:
         topology: Topology,
         part: SubTopology,
         partition: int,
-        stores: Mapping[str, Store],
+        stores: Mapping[str, StateStore],
         output: Callable[[str, Any], None],
     ) -> None:
         self.id = f"{part.number}_{partition}"
@@ -79,9 +79,9 @@ class Task:
 
 def _records(sink: Sink, rows: Any) -> Any:
     if sink.pack is None:
-        return sunk(rows, sink.key, sink.value)
+        return to_records(rows, sink.key, sink.value, sink.window_keys)
     kept = rows.select([name for name in ("key", "timestamp") if name in rows.schema.names])
-    return sunk(kept.append_column("value", sink.pack(rows)), sink.key, sink.value)
+    return to_records(kept.append_column("value", sink.pack(rows)), sink.key, sink.value, sink.window_keys)
 
 
 def _decoded(node: Source, rows: Any) -> Any:

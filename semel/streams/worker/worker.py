@@ -25,9 +25,10 @@ from semel.read.ranges import id_text
 from semel.steps import StreamsStep, reached
 from semel.streams.metrics import WorkerCounts
 from semel.streams.settings import Settings
+from semel.streams.state.backend import DamagedStore
 from semel.streams.state.changelog import restore
-from semel.streams.state.rocks import Damaged, Rocks
-from semel.streams.state.store import Store, StoreSpec
+from semel.streams.state.rocks import Rocks
+from semel.streams.state.state_store import StateStore, StoreSpec
 from semel.streams.topics import check_partitions, prepare
 from semel.streams.topology.topology import SubTopology, Topology
 from semel.streams.worker.pace import Pace, pace_of
@@ -162,7 +163,7 @@ class Worker:
         began = time.monotonic()
         try:
             self._tasks[topic, index].process(topic, rows)
-        except Damaged as error:
+        except DamagedStore as error:
             self._throw_away(error)
             return
         self._pace(topic).took(rows.num_rows, time.monotonic() - began)
@@ -180,7 +181,7 @@ class Worker:
         self._send_output()
         try:
             changed = self._send_changes()
-        except Damaged as error:
+        except DamagedStore as error:
             self._throw_away(error)
             return False
         reached(StreamsStep.CHANGELOG_SENT, self._topology.application_id)
@@ -191,7 +192,7 @@ class Worker:
         reached(StreamsStep.COMMITTED, self._topology.application_id)
         try:
             self._store(changed)
-        except Damaged as error:
+        except DamagedStore as error:
             self._throw_away(error)
         reached(StreamsStep.STORED, self._topology.application_id)
         if time.monotonic() >= self._purge_at:
@@ -221,9 +222,9 @@ class Worker:
         for topic, batches in output.items():  # where the transaction is lost, all is forgotten in the middle of this
             self._session.send(topic, pa.Table.from_batches(batches), wait=False)
 
-    def _send_changes(self) -> dict[TopicPartition, Store]:
+    def _send_changes(self) -> dict[TopicPartition, StateStore]:
         """Write the changes of all stores to their changelogs. Returns the stores that have some."""
-        changed: dict[TopicPartition, Store] = {}
+        changed: dict[TopicPartition, StateStore] = {}
         by_topic: dict[str, dict[int, pa.Table]] = defaultdict(dict)
         for task in self.tasks:
             for name, store in task.stores.items():
@@ -236,7 +237,7 @@ class Worker:
             self._session.send(topic, pa.concat_tables(tables.values()), wait=False)
         return changed
 
-    def _store(self, changed: dict[TopicPartition, Store]) -> None:
+    def _store(self, changed: dict[TopicPartition, StateStore]) -> None:
         ids = self._client.topics({topic for topic, _ in changed})
         for partition, store in changed.items():
             store.apply(id_text(ids[partition[0]].id), self._session.written[partition] + 1)
@@ -274,7 +275,7 @@ class Worker:
         """Open the stores. If one is damaged, delete it and open all of them again."""
         try:
             self._open_tasks(partitions)
-        except Damaged as error:
+        except DamagedStore as error:
             self.abandoned()
             _delete(error)
             self._open_tasks(partitions)
@@ -304,15 +305,15 @@ class Worker:
         stores = {spec.name: self._open_store(spec, part, index) for spec in part.stores}
         return Task(self._topology, part, index, stores, self._take_output)
 
-    def _open_store(self, spec: StoreSpec, part: SubTopology, index: int) -> Store:
+    def _open_store(self, spec: StoreSpec, part: SubTopology, index: int) -> StateStore:
         folder = store_folder(self._settings, self._topology.application_id, f"{part.number}_{index}", spec.name)
         try:
             return _opened(spec, folder)
-        except Damaged as error:
+        except DamagedStore as error:
             _delete(error)
         return _opened(spec, folder)
 
-    def _throw_away(self, error: Damaged) -> None:
+    def _throw_away(self, error: DamagedStore) -> None:
         """Abort, delete the store that cannot be read, and begin again: it is restored from its changelog."""
         self._session.abort(f"a store is damaged: {error}")
         self.abandoned()
@@ -327,11 +328,11 @@ class Worker:
             self._client.close()
 
 
-def _opened(spec: StoreSpec, folder: Path) -> Store:
+def _opened(spec: StoreSpec, folder: Path) -> StateStore:
     rocks = Rocks(folder)
     try:
-        return Store(spec, rocks)
-    except Damaged:  # found by its first read: left open, the folder would stay locked
+        return StateStore(spec, rocks)
+    except DamagedStore:  # found by its first read: left open, the folder would stay locked
         rocks.close()
         raise
 
@@ -350,7 +351,7 @@ def _with_partition(changes: pa.Table, index: int) -> pa.Table:
     return changes.append_column("partition", pa.array(np.full(changes.num_rows, index, np.int32)))
 
 
-def _delete(error: Damaged) -> None:
+def _delete(error: DamagedStore) -> None:
     log.warning("a store cannot be read; it is thrown away, and restored from its changelog: %s", error)
     shutil.rmtree(error.folder, ignore_errors=True)
 

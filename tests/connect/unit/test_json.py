@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semel.connect.converters.json import json_converter
+from semel.connect.converters import json_converter
 from semel.errors import ConfigError
 
 PLAIN, WITH_SCHEMA = ({"schemas.enable": word} for word in ("false", "true"))

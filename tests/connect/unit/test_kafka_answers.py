@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from semel.connect.converters.json import json_converter
+from semel.connect.converters import json_converter
 from semel.connect.plugins import converter
 from semel.connect.settings.connector_config import ConnectorConfig
 from semel.connect.settings.connector_properties import ConnectorProperties

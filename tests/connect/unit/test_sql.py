@@ -13,7 +13,7 @@ import pytest
 from semel.connect.connectors.sql_checks import check_there
 from semel.connect.connectors.sql_rows import Found, table_of
 from semel.connect.connectors.sql_tables import Progress, Reading, open_engine, sources_of
-from semel.connect.converters.json import json_converter
+from semel.connect.converters import json_converter
 from semel.errors import ConfigError
 
 GIVEN = {"connection.user": "", "connection.password": "", "mode": "incrementing"}

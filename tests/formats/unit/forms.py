@@ -26,7 +26,7 @@ from semel.spark.sink.micro_batch import PlannedBatch, SourceBatch
 from semel.spark.sink.progress_mismatch import Mismatch
 from semel.spark.sink.reconcile import reconcile
 from semel.spark.source_offset import SourceOffset, TopicOffset
-from semel.streams.state.store import Position
+from semel.streams.state.backend import Position
 from semel.transaction import ticket, transactional_id
 from semel.transaction.progress import record
 from semel.transaction.progress.record import KafkaSource, OpaqueSource, Progress, RecordedOutcome, TopicEnd

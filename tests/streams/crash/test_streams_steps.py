@@ -20,7 +20,7 @@ from semel.config import ClientConfig
 from semel.sandbox import Sandbox
 from semel.steps import OwnerStep, ParticipantStep, SessionStep, Step, StreamsStep
 from semel.streams.state.rocks import Rocks
-from semel.streams.state.store import Store, StoreSpec
+from semel.streams.state.state_store import StateStore, StoreSpec
 from semel.testing.crash import Action, CrashPlan, CrashPoint
 from semel.wire.client import Client
 from tests.streams.support.streams_checks import (
@@ -133,7 +133,7 @@ def test_state_that_is_not_what_it_was(broker: Sandbox, nursery: Nursery, tmp_pa
     shutil.copytree(tmp_path / "older", state)
     goes_on("restored")
     for folder in state.glob("*/?_*/rocksdb/*"):
-        store = Store(StoreSpec("any"), Rocks(folder))
+        store = StateStore(StoreSpec("any"), Rocks(folder))
         there = store.position
         assert there is not None
         store.apply(there.topic_id, there.offset + 10)

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from semel.sandbox import Sandbox
 from semel.streams.state.rocks import Rocks
-from semel.streams.state.store import Store, StoreSpec
+from semel.streams.state.state_store import StateStore, StoreSpec
 from semel.streams.testing import Driver
 from semel.testing.records import read
 from tests.streams.support.streams_worker import PARTITIONS, TABLE_EVERY, StreamsJob, work
@@ -130,7 +130,7 @@ def _stored(job: StreamsJob, folders: Sequence[str], part: int, spec: StoreSpec)
     found: dict[tuple[int, bytes, int], bytes] = {}
     pattern = f"*/{part}_*/rocksdb/{spec.name}"
     for folder in [path for base in folders or (job.state_dir,) for path in Path(base).glob(pattern)]:
-        store = Store(spec, Rocks(folder))
+        store = StateStore(spec, Rocks(folder))
         for key, begin, _, value in store.entries():
             place = int(folder.parents[1].name[2:]), key, begin or 0
             found[place] = max(found.get(place, b""), value)

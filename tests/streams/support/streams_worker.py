@@ -14,7 +14,7 @@ from semel.errors import Retriable
 from semel.read.data_loss import newest_ends
 from semel.steps import Step, reached
 from semel.streams import App, Processor, Record, stores, windows
-from semel.streams.state.store import Store
+from semel.streams.state.state_store import StateStore
 from semel.streams.worker.worker import Worker
 from semel.wire.api.offsets import committed
 from semel.wire.client import Client
@@ -167,9 +167,9 @@ def work(job: StreamsJob) -> None:
 
 def store_early() -> None:
     """Make the mistake that the store prevents: put uncommitted changes into the backend."""
-    before = Store.changes
+    before = StateStore.changes
 
-    def changes(store: Store) -> object:
+    def changes(store: StateStore) -> object:
         made = before(store)
         there = store.position
         kept = dict(store._puts)
@@ -178,4 +178,4 @@ def store_early() -> None:
         reached(ControlStep.STORED_EARLY)
         return made
 
-    Store.changes = changes  # type: ignore[assignment,method-assign]
+    StateStore.changes = changes  # type: ignore[assignment,method-assign]

@@ -10,7 +10,7 @@ import pytest
 
 from semel.errors import ConfigError, SemelError, Unsupported
 from semel.streams import App, Context, Processor, PunctuationType, Record, stores
-from semel.streams.state.rocks import Damaged
+from semel.streams.state.backend import DamagedStore
 from semel.streams.testing import Driver
 
 
@@ -230,11 +230,11 @@ def test_a_store_that_is_damaged_is_no_mistake_of_the_processor(monkeypatch: pyt
     """Its worker throws the store away, and restores it."""
 
     def damaged(*_: object) -> None:
-        raise Damaged(Path("folder"), "damaged")
+        raise DamagedStore(Path("folder"), "damaged")
 
     driver = Driver(app_of(Once, stores.key_value("seen")))
     monkeypatch.setattr(driver._stores["seen"], "get", damaged)
-    with pytest.raises(Damaged):
+    with pytest.raises(DamagedStore):
         driver.pipe("in", "x", key="a")
 
 

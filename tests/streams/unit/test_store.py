@@ -10,8 +10,9 @@ import pytest
 
 from semel.errors import ConfigError
 from semel.streams.rows import timestamps
-from semel.streams.state.rocks import Damaged, Rocks
-from semel.streams.state.store import Backend, Memory, Position, Store, StoreSpec
+from semel.streams.state.backend import Backend, DamagedStore, Memory, Position
+from semel.streams.state.rocks import Rocks
+from semel.streams.state.state_store import StateStore, StoreSpec
 
 DAY = 86_400_000
 Open = Callable[[], Backend]
@@ -27,7 +28,7 @@ def entry(time: int, value: bytes) -> bytes:
 
 
 def test_changes_are_beside_what_is_committed(backend: Backend) -> None:
-    store = Store(StoreSpec("s"), backend)
+    store = StateStore(StoreSpec("s"), backend)
     store.put([b"a", b"b"], [entry(1, b"x"), entry(2, b"y")])
     assert store.get([b"a", b"c", b"b"]) == [entry(1, b"x"), None, entry(2, b"y")]
     assert backend.get([b"a"]) == [None]
@@ -50,7 +51,7 @@ def test_changes_are_beside_what_is_committed(backend: Backend) -> None:
 def test_a_restore_that_is_interrupted_makes_a_store_no_younger(backend: Backend) -> None:
     """How long it was away says whether deletions may be compacted away that it does not know of."""
     backend.write([(b"a", entry(1, b"x"))], [], Position("id", 3, 1, 1_000))
-    store = Store(StoreSpec("s"), backend)
+    store = StateStore(StoreSpec("s"), backend)
     rows = pa.record_batch({"key": [b"b"], "value": [b"y"], "timestamp": timestamps([5])})
     store.restore(rows, "id", 4)
     there = backend.position()
@@ -63,12 +64,12 @@ def test_a_restore_that_is_interrupted_makes_a_store_no_younger(backend: Backend
 
 
 def test_what_is_restored_is_what_was_written(backend: Backend) -> None:
-    store = Store(StoreSpec("s", DAY), backend)
+    store = StateStore(StoreSpec("s", DAY), backend)
     begin = (DAY * 3).to_bytes(8, "big")
     store.put([begin + b"a", begin + b"b"], [entry(DAY * 3 + 5, b"1"), entry(DAY * 3 + 9, b"2")])
     store.saw(DAY * 3 + 9)
     changes = store.changes()
-    other = Store(StoreSpec("s", DAY), Memory())
+    other = StateStore(StoreSpec("s", DAY), Memory())
     (batch,) = changes.combine_chunks().to_batches()
     other.restore(batch, "id", 2)
     store.apply("id", 2)
@@ -87,7 +88,7 @@ def test_what_is_restored_is_what_was_written(backend: Backend) -> None:
 
 
 def test_old_windows_are_deleted_in_store_and_changelog(backend: Backend) -> None:
-    store = Store(StoreSpec("s", DAY), backend)
+    store = StateStore(StoreSpec("s", DAY), backend)
 
     def window(begin: int) -> bytes:
         store.saw(begin + 1)
@@ -111,7 +112,7 @@ def test_old_windows_are_deleted_in_store_and_changelog(backend: Backend) -> Non
 def test_windows_that_are_overtaken_in_their_own_transaction_are_not_kept(backend: Backend) -> None:
     """Neither in the store nor in the changelog: 20 days of hourly windows, in one transaction, on a day before."""
     hour = 3_600_000
-    store = Store(StoreSpec("s", DAY), backend)
+    store = StateStore(StoreSpec("s", DAY), backend)
 
     def fill(first: int, end: int) -> None:
         for begin in range(first * hour, end * hour, hour):
@@ -133,13 +134,13 @@ def test_windows_that_are_overtaken_in_their_own_transaction_are_not_kept(backen
 
 
 def test_stream_time_of_an_aborted_transaction_is_forgotten(backend: Backend) -> None:
-    store = Store(StoreSpec("s"), backend)
+    store = StateStore(StoreSpec("s"), backend)
     store.saw(5)
     store.apply("id", 1)
     store.saw(9)
     store.forget()
     assert store.stream_time == 5
-    assert Store(StoreSpec("s"), backend).stream_time == 5
+    assert StateStore(StoreSpec("s"), backend).stream_time == 5
 
 
 def test_a_folder_that_is_open_or_damaged_is_named(tmp_path: Path) -> None:
@@ -154,5 +155,5 @@ def test_a_folder_that_is_open_or_damaged_is_named(tmp_path: Path) -> None:
     assert (list(again.scan()), again.position()) == ([], None)
     again.close()
     (tmp_path / "store" / "CURRENT").write_bytes(b"nonsense")
-    with pytest.raises(Damaged):
+    with pytest.raises(DamagedStore):
         Rocks(tmp_path / "store")

@@ -12,9 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from semel.streams.serdes import Serde, check_serde, decode, encode, from_python, to_python
-from semel.streams.state.store import Store, StoreSpec
-from semel.streams.windows import milliseconds
+from semel.serdes.serde import Serde, check_serde, decode, encode, from_python, to_python
+from semel.streams.state.state_store import StateStore, StoreSpec
+from semel.streams.windows.duration import milliseconds
+from semel.streams.windows.keys import BY_START
 
 __all__ = ["KeyValueStore", "StoreBuilder", "WindowStore", "key_value", "window"]
 
@@ -29,7 +30,7 @@ class StoreBuilder:
     key: Serde
     value: Serde
 
-    def view(self, store: Store) -> KeyValueStore | WindowStore:
+    def view(self, store: StateStore) -> KeyValueStore | WindowStore:
         """Return the store as a processor sees it."""
         kind = KeyValueStore if self.spec.retention_ms is None else WindowStore
         return kind(store, self.key, self.value)
@@ -57,7 +58,7 @@ def _builder(spec: StoreSpec, key: Serde, value: Serde) -> StoreBuilder:
 class _View:
     """``now`` is the time of the record that is worked on, in milliseconds: what is put gets it."""
 
-    def __init__(self, store: Store, key: Serde, value: Serde) -> None:
+    def __init__(self, store: StateStore, key: Serde, value: Serde) -> None:
         self._store, self._key, self._value = store, key, value
         self.now = 0
 
@@ -119,42 +120,34 @@ class WindowStore(_View):
             self._store.late += 1
             return
         self._store.saw(self.now)
-        self._write(self._place(window_start) + self._raw(key), value)
+        self._write(BY_START.first(window_start) + self._raw(key), value)
 
     def fetch(self, key: Any, window_start: int) -> Any:
         """Return the value of a key and window, or None, also where the window is older than the retention."""
         if self._is_expired(window_start):
             return None
-        return self._read([self._place(window_start) + self._raw(key)])[0]
+        return self._read([BY_START.first(window_start) + self._raw(key)])[0]
 
     def fetch_range(self, key: Any, first: int, last: int) -> list[tuple[int, Any]]:
         """Return the windows of a key that begin from ``first`` to ``last``, both included, with their values. It reads
         all keys of that time.
         """
         raw = self._raw(key)
-        keys = [one for one in self._between(first, last) if one[_WORD:] == raw]
-        return [(_begin(one), value) for one, value in zip(keys, self._read(keys), strict=True)]
+        keys = [one for one in self._between(first, last) if BY_START.key(one) == raw]
+        return [(BY_START.start(one), value) for one, value in zip(keys, self._read(keys), strict=True)]
 
     def fetch_all(self, first: int, last: int) -> list[tuple[Any, int, Any]]:
         """Keys, windows and values of all windows that begin from ``first`` to ``last``, both included."""
         keys = self._between(first, last)
-        names = self._names([one[_WORD:] for one in keys])
-        return [(name, _begin(one), value) for name, one, value in zip(names, keys, self._read(keys), strict=True)]
+        names = self._names([BY_START.key(one) for one in keys])
+        return list(zip(names, map(BY_START.start, keys), self._read(keys), strict=True))
 
     def _between(self, first: int, last: int) -> list[bytes]:
         first = max(first, self._store.horizon(self.now), 0)
-        return self._store.keys(self._place(first), self._place(last + 1)) if first <= last else []
+        return self._store.keys(BY_START.first(first), BY_START.first(last + 1)) if first <= last else []
 
     def _is_expired(self, window_start: int) -> bool:
         return window_start < self._store.horizon(self.now)
-
-    @staticmethod
-    def _place(window_start: int) -> bytes:
-        return window_start.to_bytes(_WORD, "big")
-
-
-def _begin(key: bytes) -> int:
-    return int.from_bytes(key[:_WORD], "big")
 
 
 def _encoded(given: Any, serde: Serde) -> bytes:

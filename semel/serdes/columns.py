@@ -1,4 +1,4 @@
-"""Columns within columns: one array of a chunked one, and lists whose items are texts."""
+"""Columns: one array of a chunked one, lists whose items are texts, and what a column's values are."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["is_json", "is_list", "joined_items", "whole"]
+__all__ = ["is_json", "is_list", "is_text_or_bytes", "joined_items", "whole"]
+
+_TEXT_OR_BYTES = frozenset(
+    {pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view()}
+)
 
 
 def whole(column: Any) -> Any:
@@ -15,6 +19,11 @@ def whole(column: Any) -> Any:
     if not isinstance(column, pa.ChunkedArray):
         return column
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+
+def is_text_or_bytes(kind: Any) -> bool:
+    """Return whether values of this type are text or bytes of any length."""
+    return kind in _TEXT_OR_BYTES
 
 
 def is_list(kind: Any) -> bool:

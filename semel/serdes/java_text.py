@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semel.connect.converters.nested import is_json, is_list, joined_items
+from semel.serdes.columns import is_json, is_list, joined_items
+from semel.serdes.unfit import WrongType
 
 __all__ = ["java_text", "number_text", "without_zone"]
 
@@ -19,13 +19,13 @@ _LARGE = r"^-?\d+$"
 _DATE = "%a %b %d %H:%M:%S UTC %Y"
 
 
-def java_text(column: Any, refused: Callable[[Any], Exception]) -> Any:
-    """Return each value as Java shows it. Raise what ``refused`` makes of a type that has no such text."""
+def java_text(column: Any) -> Any:
+    """Return each value as Java shows it. Raise :class:`WrongType` for a type that has no such text."""
     kind = column.type
     if pa.types.is_struct(kind):
-        return _struct(column, refused)
+        return _struct(column)
     if is_list(kind):
-        return joined_items(column, pc.fill_null(java_text(column.flatten(), refused), "null"), ", ")
+        return joined_items(column, pc.fill_null(java_text(column.flatten()), "null"), ", ")
     if pa.types.is_floating(kind):
         return number_text(column)
     if is_json(kind) and pc.all(pc.match_substring_regex(column.storage, _LARGE)).as_py() is not False:
@@ -41,13 +41,13 @@ def java_text(column: Any, refused: Callable[[Any], Exception]) -> Any:
         or pa.types.is_null(kind)
     ):
         return column.cast(pa.string())
-    raise refused(kind)
+    raise WrongType(kind)
 
 
-def _struct(column: Any, refused: Callable[[Any], Exception]) -> Any:
+def _struct(column: Any) -> Any:
     """``Struct{id=1,name=x}``, without the fields that are null."""
     parts = [
-        pc.binary_join_element_wise(f"{field.name}=", java_text(values, refused), "")
+        pc.binary_join_element_wise(f"{field.name}=", java_text(values), "")
         for field, values in zip(column.type, column.flatten(), strict=True)
     ]
     if parts:

@@ -12,13 +12,13 @@ from enum import Enum
 from typing import Any
 
 from semel.errors import ConfigError, Unsupported
+from semel.serdes.serde import Serde
 from semel.streams.dropped import DroppedRecords
 from semel.streams.nodes.stateless import made_rows
+from semel.streams.processor.stores import KeyValueStore, StoreBuilder, WindowStore
 from semel.streams.rows import Record, calling, records
-from semel.streams.serdes import Serde
-from semel.streams.state.store import Store
-from semel.streams.stores import KeyValueStore, StoreBuilder, WindowStore
-from semel.streams.windows import milliseconds
+from semel.streams.state.state_store import StateStore
+from semel.streams.windows.duration import milliseconds
 
 __all__ = ["Context", "Processing", "Processor", "PunctuationType", "Supplier"]
 
@@ -127,7 +127,7 @@ class Processing:
     _processor: Processor | None = None
     _context: Context = field(init=False)
 
-    def __call__(self, rows: Any, stores: Mapping[str, Store]) -> Any:
+    def __call__(self, rows: Any, stores: Mapping[str, StateStore]) -> Any:
         """Return the records that the processor has forwarded."""
         parents: list[int] = []
         late = self._late(stores)
@@ -141,10 +141,10 @@ class Processing:
         keys, values, times = ([row[at] for row in forwarded] for at in range(3))
         return made_rows(rows, self.name, keys, values, parents, self.made, times)
 
-    def _late(self, stores: Mapping[str, Store]) -> int:
+    def _late(self, stores: Mapping[str, StateStore]) -> int:
         return sum(stores[one.spec.name].late for one in self.builders)
 
-    def _process(self, record: Record, stores: Mapping[str, Store]) -> None:
+    def _process(self, record: Record, stores: Mapping[str, StateStore]) -> None:
         if self._processor is None:
             self._processor = self.supplier()
             self._context = Context(

@@ -1,6 +1,6 @@
 """The state of one task: what is committed lies in a backend, what is not is kept beside it.
 
-:meth:`Store.apply` is called when the commit of a transaction has been answered. It puts all that the transaction
+:meth:`StateStore.apply` is called when the commit of a transaction has been answered. It puts all that the transaction
 changed into the backend, together with the offset that its changelog has reached, in one write. So a backend never
 holds what was not committed. A worker that opens it after a kill restores only the tail of the changelog.
 
@@ -11,139 +11,36 @@ bytes), then the record's key: old windows are one range.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from semel.strict_json import is_version, of_kind, read_object, write_object
+from semel.streams.cells import items
+from semel.streams.state.backend import Backend, Position
+from semel.streams.windows.keys import BY_START, WindowKeys
 
-__all__ = ["Backend", "Memory", "Position", "Store", "StoreSpec", "number"]
+__all__ = ["StateStore", "StoreSpec", "number", "stamps"]
 
 _WORD = 8
-_FORM = 2
-#: Kafka Streams ends the key of a window with a number that tells equal keys apart; it is 0 there, too.
-_SEQUENCE = b"\0\0\0\0"
 
 
 @dataclass(frozen=True, slots=True)
 class StoreSpec:
-    """A store in a topology. ``retention_ms`` belongs to a store of windows. ``holds`` says in words what decides the
-    bytes of its entries: their kind, windows and serdes. It is kept beside them: other words refuse every such store.
+    """A store in a topology. ``retention_ms`` and ``window_keys`` belong to a store of windows.
+
+    ``holds`` says in words what decides the bytes of its entries: their kind, windows and serdes. It is kept beside
+    them: other words refuse every such store.
     """
 
     name: str
     retention_ms: int | None = None
     holds: str = ""
+    window_keys: WindowKeys = BY_START
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
-    """The position of a backend.
-
-    ``topic_id`` and ``offset`` are the changelog's; ``stream_time`` is the highest time of its entries, ``written_ms``
-    when it was written, by the clock; ``holds`` is what the store's spec said. Version 1 had no such field.
-    """
-
-    topic_id: str
-    offset: int
-    stream_time: int
-    written_ms: int
-    holds: str = ""
-
-    def encode(self) -> bytes:
-        """Encode as JSON."""
-        return write_object(
-            {
-                "v": _FORM,
-                "topic": self.topic_id,
-                "offset": self.offset,
-                "stream_time": self.stream_time,
-                "written": self.written_ms,
-                "holds": self.holds,
-            }
-        )
-
-    @classmethod
-    def parse(cls, text: bytes) -> Position:
-        """From its JSON. Raises ``ValueError`` for what is none."""
-        try:
-            row = read_object(text)
-            if not any(is_version(row["v"], known) for known in (1, _FORM)):
-                raise ValueError(f"its form is version {row['v']!r:.20}")
-            holds = of_kind(str, row["holds"]) if row["v"] == _FORM else ""
-            offset, stream_time, written = (of_kind(int, row[name]) for name in ("offset", "stream_time", "written"))
-            return cls(of_kind(str, row["topic"]), offset, stream_time, written, holds)
-        except (KeyError, TypeError) as error:
-            raise ValueError(str(error)) from None
-
-
-class Backend(Protocol):
-    """Keeps the committed entries."""
-
-    def get(self, keys: list[bytes]) -> list[bytes | None]:
-        """Return the entries of these keys."""
-
-    def scan(self) -> Iterator[tuple[bytes, bytes]]:
-        """All entries, by key."""
-
-    def keys(self, start: bytes, end: bytes | None) -> list[bytes]:
-        """Return the keys from ``start`` to before ``end``. None lies after the last."""
-
-    def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes], position: Position | None) -> None:
-        """All of it, or nothing."""
-
-    def position(self) -> Position | None:
-        """Return the position that was last written with the entries, or None."""
-
-    def clear(self) -> None:
-        """Forget everything."""
-
-    def close(self) -> None:
-        """Close it."""
-
-
-class Memory:
-    """Keeps entries in this process: for the test driver."""
-
-    def __init__(self) -> None:
-        self._entries: dict[bytes, bytes] = {}
-        self._position: Position | None = None
-
-    def get(self, keys: list[bytes]) -> list[bytes | None]:
-        """Return the entries of these keys."""
-        return [self._entries.get(key) for key in keys]
-
-    def scan(self) -> Iterator[tuple[bytes, bytes]]:
-        """All entries, by key."""
-        return iter(sorted(self._entries.items()))
-
-    def keys(self, start: bytes, end: bytes | None) -> list[bytes]:
-        """Return the keys from ``start`` to before ``end``."""
-        return [key for key in self._entries if start <= key and (end is None or key < end)]
-
-    def write(self, puts: Iterable[tuple[bytes, bytes]], deletes: Iterable[bytes], position: Position | None) -> None:
-        """All of it."""
-        self._entries.update(puts)
-        for key in deletes:
-            self._entries.pop(key, None)
-        self._position = position
-
-    def position(self) -> Position | None:
-        """Return the position that was last written with the entries."""
-        return self._position
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self._entries, self._position = {}, None
-
-    def close(self) -> None:
-        """Do nothing: there is nothing to release."""
-
-
-class Store:
+class StateStore:
     """One store of one task. One thread uses it."""
 
     def __init__(self, spec: StoreSpec, backend: Backend) -> None:
@@ -252,7 +149,7 @@ class Store:
         self.saw(int(times.max(initial=-1)))
         keys: list[bytes] = rows["key"].to_pylist()
         if self.spec.retention_ms is not None:
-            keys = [self._store_key(key) for key in keys]
+            keys = [self.spec.window_keys.from_changelog(key) for key in keys]
         values: list[bytes | None] = rows["value"].to_pylist()
         entries = [None if value is None else at + value for at, value in zip(stamps(times), values, strict=True)]
         newest = dict(zip(keys, entries, strict=True))  # of a key, the last record counts
@@ -268,7 +165,8 @@ class Store:
             if self.spec.retention_ms is None:
                 yield key, None, number(entry), entry[_WORD:]
             else:
-                yield key[_WORD:], number(key), number(entry), entry[_WORD:]
+                windows = self.spec.window_keys
+                yield windows.key(key), windows.start(key), number(entry), entry[_WORD:]
 
     def clear(self) -> None:
         """Throw away all that is there."""
@@ -288,7 +186,7 @@ class Store:
         """
         if self.spec.retention_ms is None or self.horizon() <= 0:
             return
-        end = int(self.horizon()).to_bytes(_WORD, "big")
+        end = self.spec.window_keys.first(self.horizon())
         for key in [key for key in self._puts if key < end]:
             del self._puts[key]  # no other transaction has seen it, unless it is committed too
         for key in self._backend.keys(self._expired, end):
@@ -302,11 +200,7 @@ class Store:
         self._committed_time, self._expired = self.stream_time, self._expiring
 
     def _record_key(self, key: bytes) -> bytes:
-        return key if self.spec.retention_ms is None else key[_WORD:] + key[:_WORD] + _SEQUENCE
-
-    def _store_key(self, key: bytes) -> bytes:
-        end = len(key) - len(_SEQUENCE)
-        return key[end - _WORD : end] + key[: end - _WORD]
+        return key if self.spec.retention_ms is None else self.spec.window_keys.in_changelog(key)
 
 
 def number(data: bytes) -> int:
@@ -316,8 +210,7 @@ def number(data: bytes) -> int:
 
 def stamps(times: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[bytes]:
     """Each time as the 8 bytes that an entry begins with."""
-    raw = times.astype(">i8").tobytes()
-    return [raw[at : at + _WORD] for at in range(0, len(raw), _WORD)]
+    return items(times.astype(">i8"))
 
 
 def _now() -> int:

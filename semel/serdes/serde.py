@@ -1,27 +1,31 @@
-"""Serialisation: bytes of a record to Arrow columns and Python values, and back.
+"""Serdes by name: bytes of a record to Arrow columns and Python values, and back.
 
 A column of bytes becomes ``binary``, of ``"string"`` and ``"json"`` text, of ``"long"`` and ``"double"`` numbers in
 Kafka's big-endian form. JSON stays text in Arrow; functions of single records see it parsed. A column without a serde
 is serialised by its type: bytes and text as they are, everything else as JSON.
+
+Texts and JSON are those of Python and Arrow: topics and stores hold them. Kafka Connect's, in ``text`` and ``json``,
+write some numbers, times and bytes in another way.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from semel.errors import ConfigError, Unsupported
+from semel.serdes.columns import is_text_or_bytes, whole
+from semel.serdes.numbers import NUMBERS
 
 __all__ = ["SERDES", "Serde", "check_serde", "decode", "encode", "from_python", "to_python"]
 
 Serde = str | None
 SERDES = ("bytes", "string", "json", "long", "double")
-_NUMBERS = {"long": (">i8", pa.int64()), "double": (">f8", pa.float64())}
+_NUMBERS = {"long": NUMBERS["Long"], "double": NUMBERS["Double"]}
 _LATER = ("avro", "protobuf")
 
 
@@ -46,7 +50,7 @@ def decode(column: Any, serde: Serde) -> Any:
     if serde in (None, "bytes"):
         return column.cast(pa.binary())
     if serde in _NUMBERS:
-        return _read_numbers(column.cast(pa.binary()), *_NUMBERS[serde])
+        return _NUMBERS[serde].read(column.cast(pa.binary()))
     return column.cast(pa.string())
 
 
@@ -55,8 +59,8 @@ def encode(column: Any, serde: Serde) -> Any:
     column = whole(column)
     kind = column.type
     if serde in _NUMBERS:
-        return _written_numbers(column.cast(_NUMBERS[serde][1]), _NUMBERS[serde][0])
-    if _is_text_or_bytes(kind):
+        return _NUMBERS[serde].write(column.cast(_NUMBERS[serde].kind))
+    if is_text_or_bytes(kind) or pa.types.is_fixed_size_binary(kind):
         return column.cast(pa.binary())
     if pa.types.is_null(kind):
         return pa.nulls(len(column), pa.binary())
@@ -79,43 +83,6 @@ def from_python(values: Sequence[Any], serde: Serde) -> Any:
         return pa.array([None if value is None else _dumps(value) for value in values], pa.string())
     kinds = {"bytes": pa.binary(), "string": pa.string(), "long": pa.int64(), "double": pa.float64()}
     return pa.array(values, kinds.get(serde or "bytes"))
-
-
-def whole(column: Any) -> Any:
-    """One array, of one that may be in chunks."""
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-
-
-def _is_text_or_bytes(kind: Any) -> bool:
-    types = pa.types
-    checks: tuple[Callable[[Any], bool], ...] = (
-        types.is_binary,
-        types.is_large_binary,
-        types.is_string,
-        types.is_large_string,
-        types.is_binary_view,
-        types.is_string_view,
-        types.is_fixed_size_binary,
-    )
-    return any(check(kind) for check in checks)
-
-
-def _read_numbers(column: Any, form: str, kind: Any) -> Any:
-    if len(column) == column.null_count:
-        return pa.nulls(len(column), kind)
-    lengths = pc.unique(pc.binary_length(column.drop_null())).to_pylist()
-    if lengths != [8]:
-        raise ValueError(f"a number has 8 bytes, and here are {sorted(lengths)}")
-    filled = column.fill_null(b"\0" * 8)
-    values = np.frombuffer(b"".join(filled.to_pylist()), form)
-    return pa.array(values.astype(form[1:]), kind, mask=column.is_null().to_numpy(zero_copy_only=False))
-
-
-def _written_numbers(column: Any, form: str) -> Any:
-    numbers = column.fill_null(0).to_numpy(zero_copy_only=False).astype(form)
-    raw = pa.Array.from_buffers(pa.binary(8), len(numbers), [None, pa.py_buffer(numbers.tobytes())])
-    found = raw.cast(pa.binary())
-    return pc.if_else(column.is_valid(), found, pa.scalar(None, pa.binary())) if column.null_count else found
 
 
 def _json(column: Any) -> Any:

@@ -1,6 +1,6 @@
-"""``JsonConverter``: values as JSON, with or without a schema around them, a column at a time.
+"""JSON as Kafka's ``JsonConverter`` writes it, with or without a schema, a column at a time.
 
-The JSON is Kafka Connect's, without blanks. With ``schemas.enable``, its default, a value is
+The JSON is Kafka Connect's, without blanks. With a schema, a value is
 ``{"schema":…,"payload":…}``; a null is a tombstone in both forms. Columns of Arrow have types, and these are the
 schema: int64 for Python's numbers, struct for its dictionaries. A field that is not nullable is not optional.
 Timestamps and times are milliseconds, bytes are Base64. A decimal is its text, and so is a number that JSON lacks.
@@ -17,14 +17,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semel.connect.converters.java_text import number_text, without_zone
-from semel.connect.converters.nested import is_json, is_list, joined_items, whole
-from semel.connect.converters.plain import Converter, as_bytes, checked_text, refuse_unknown
-from semel.connect.jackson import escape_pairs
-from semel.errors import ConfigError
-from semel.settings import Setting, not_yet, read_value
+from semel.serdes.columns import is_json, is_list, joined_items, whole
+from semel.serdes.jackson import escape_pairs
+from semel.serdes.java_text import number_text, without_zone
+from semel.serdes.text import as_bytes, checked_text
+from semel.serdes.unfit import MixedTypes, Unfit, WrongType
 
-__all__ = ["json_converter", "json_text"]
+__all__ = ["json_text", "write_json"]
 
 _INTEGERS = {
     pa.int8(): "int8",
@@ -50,26 +49,20 @@ _RARE = r"[\x00-\x07\x0b\x0e-\x1f]"
 _PAIRED = r"[\x{10000}-\x{10FFFF}]"
 
 
-def json_converter(options: Mapping[str, str], setting: str) -> Converter:
-    """Return the converter with these options. Raise an error for one that is not there."""
-    if "decimal.format" in options:
-        raise not_yet(f"{setting}.decimal.format", "Remove it: JsonConverter writes a decimal as text.")
-    refuse_unknown(options, {"schemas.enable"}, setting)
-    with_schema = read_value(f"{setting}.schemas.enable", options.get("schemas.enable", "true"), Setting(bool))
+def write_json(column: Any, field: pa.Field, *, with_schema: bool) -> Any:
+    """Write each value as JSON, with its schema or without. ``field`` says whether it is optional.
 
-    def convert(column: Any, field: pa.Field) -> Any:
-        column = whole(column)
-        if column.type == pa.null():
-            return column.cast(pa.binary())
-        text = _text(column, field.name)
-        if with_schema:
-            declared = _schema(field.with_type(column.type), field.name)
-            schema = json.dumps(declared, separators=(",", ":"), ensure_ascii=False)
-            text = pc.binary_join_element_wise(f'{{"schema":{schema},"payload":', text, "}", "")
-        # a null is a tombstone, and no JSON
-        return as_bytes(pc.if_else(column.is_null(), pa.scalar(None, text.type), text))
-
-    return convert
+    Raises :class:`Unfit` for what JSON does not hold.
+    """
+    column = whole(column)
+    if column.type == pa.null():
+        return column.cast(pa.binary())
+    text = _text(column)
+    if with_schema:
+        schema = json.dumps(_schema(field.with_type(column.type)), separators=(",", ":"), ensure_ascii=False)
+        text = pc.binary_join_element_wise(f'{{"schema":{schema},"payload":', text, "}", "")
+    # a null is a tombstone, and no JSON
+    return as_bytes(pc.if_else(column.is_null(), pa.scalar(None, text.type), text))
 
 
 def json_text(value: Any) -> str:
@@ -82,23 +75,23 @@ def json_text(value: Any) -> str:
         return str(int(value))
     if isinstance(value, Decimal):
         return f'"{value}"'
-    return str(_text(pa.array([value]), "value")[0].as_py())
+    return str(_text(pa.array([value]))[0].as_py())
 
 
-def _schema(field: pa.Field, name: str) -> dict[str, Any]:
+def _schema(field: pa.Field) -> dict[str, Any]:
     """Return the schema of a field, in Kafka Connect's order."""
     kind = field.type
     if pa.types.is_struct(kind):
-        fields = [{**_schema(one, name), "field": one.name} for one in kind]
+        fields = [{**_schema(one), "field": one.name} for one in kind]
         return {"type": "struct", "fields": fields, "optional": field.nullable}
     if is_list(kind):
-        return {"type": "array", "items": _schema(kind.value_field, name), "optional": field.nullable}
+        return {"type": "array", "items": _schema(kind.value_field), "optional": field.nullable}
     logical = next((word for check, word in _LOGICAL.items() if check(kind)), None)
     if logical is not None:
         return {"type": logical[0], "optional": field.nullable, "name": f"{_DATA}{logical[1]}", "version": 1}
     word = _INTEGERS.get(kind) or next((word for check, word in _PLAIN.items() if check(kind)), None)
     if word is None:
-        raise _refused(kind, name)
+        raise _refused(kind)
     return {"type": word, "optional": field.nullable}
 
 
@@ -121,15 +114,15 @@ _PLAIN: dict[Callable[[Any], bool], str] = {
 }
 
 
-def _text(column: Any, name: str) -> Any:
+def _text(column: Any) -> Any:
     """Each value as JSON; null is the word."""
     kind = column.type
     if pa.types.is_struct(kind):
-        text = _object(column, name)
+        text = _object(column)
     elif is_list(kind):
-        text = joined_items(column, _text(column.flatten(), name), ",")
+        text = joined_items(column, _text(column.flatten()), ",")
     elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        text = _quoted(checked_text(column, name, "JsonConverter").cast(pa.string()))
+        text = _quoted(checked_text(column).cast(pa.string()))
     elif is_json(kind):
         text = column.storage.cast(pa.string())
     elif pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind):
@@ -153,14 +146,14 @@ def _text(column: Any, name: str) -> Any:
             [None if one is None else f'"{base64.b64encode(one).decode()}"' for one in column.to_pylist()], pa.string()
         )
     else:
-        raise _refused(kind, name)
+        raise _refused(kind)
     return pc.fill_null(text, "null")
 
 
-def _object(column: Any, name: str) -> Any:
+def _object(column: Any) -> Any:
     parts: list[Any] = []
     for field, values in zip(column.type, column.flatten(), strict=True):
-        parts += [f"{',' if parts else '{'}{_key(field.name)}:", _text(values, name)]
+        parts += [f"{',' if parts else '{'}{_key(field.name)}:", _text(values)]
     text = pc.binary_join_element_wise(*parts, "}", "") if parts else pa.repeat("{}", len(column))
     return pc.if_else(column.is_null(), pa.scalar(None, pa.string()), text)
 
@@ -181,15 +174,5 @@ def _quoted(text: Any) -> Any:
     return pc.binary_join_element_wise('"', text, '"', "")
 
 
-def _refused(kind: Any, name: str) -> ConfigError:
-    if is_json(kind):
-        return ConfigError(
-            f"a {name} holds values of several types in one list or field, for which there is no schema. Nothing of"
-            " this poll is visible. Set schemas.enable=false, or have the connector give one type.",
-            tag="WRONG_TYPE",
-        )
-    return ConfigError(
-        f"a {name} holds {kind}, which JsonConverter does not write. Nothing of this poll is visible. Have the"
-        " connector give text, numbers, booleans, bytes, times, lists or dictionaries with text as keys.",
-        tag="WRONG_TYPE",
-    )
+def _refused(kind: Any) -> Unfit:
+    return MixedTypes("values of several types have no schema") if is_json(kind) else WrongType(kind)

@@ -1,0 +1,35 @@
+"""Errors for values that a serde does not write. A product says what they mean for its records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["MixedTypes", "NotText", "TooWide", "Unfit", "WrongType"]
+
+
+class Unfit(ValueError):
+    """A column has values that the serde does not write."""
+
+
+class WrongType(Unfit):
+    """The column has a type that the serde does not write."""
+
+    def __init__(self, kind: Any) -> None:
+        super().__init__(f"it is {kind}")
+        self.kind = kind
+
+
+class MixedTypes(Unfit):
+    """Values have several types in one list or field, so that there is no schema."""
+
+
+class TooWide(Unfit):
+    """A number does not fit into the bits that the serde writes."""
+
+
+class NotText(Unfit):
+    """Bytes are not text in UTF-8."""
+
+    def __init__(self, value: bytes) -> None:
+        super().__init__(f"{value!r:.100} is not text in UTF-8")
+        self.value = value
