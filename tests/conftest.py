@@ -32,6 +32,7 @@ settings.load_profile("semel")
 _ON_SPARK = ("spark", "mirror", "connect", "storm")
 _LONGEST = [
     "test_proof",
+    "test_proof_of_jobs",
     "test_storm",
     "test_driver_steps",
     "test_kills",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -28,8 +28,6 @@ from semel.records.decode import portions
 from semel.sandbox.background import Background
 from semel.settings.properties_file import parse_properties
 from semel.spark import source_offset
-from semel.spark.sink.options import SinkOptions
-from semel.spark.source.options import SourceOptions
 from semel.spark.task_result import decode_result as read_task_answer
 from semel.transaction import transactional_id
 from semel.transaction.progress.record import Progress
@@ -38,6 +36,7 @@ from semel.transaction.two_phase.prepared import Prepared
 from semel.wire.oauth import read_answer
 from tests.formats.unit.forms import WRITTEN
 from tests.fuzz.mutate import spoilt_bytes, spoilt_json, spoilt_text
+from tests.fuzz.options import JAAS, SINKS, SOURCES, read_sink, read_source, spoilt_options
 from tests.fuzz.samples import spoilt_batches
 from tests.fuzz.wire import every_answer, make_answer, make_frame, make_stream, read_answers, read_frames, read_stream
 
@@ -178,132 +177,10 @@ def read_checkpoint(data: bytes) -> None:
     repr(progress_import.read(_folder().name))
 
 
-# ---- options
-
-_KAFKA = {"kafka.bootstrap.servers": "localhost:9092"}
-_JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="a;\\"b";'
-_SINKS: Sequence[dict[str, object]] = (
-    {**_KAFKA, "topic": "out", "transactionalIdPrefix": "orders"},
-    {
-        **_KAFKA,
-        "topics": "a,b",
-        "transactionalIdPrefix": "p",
-        "maxBatchRetries": "3",
-        "partitioner": "any",
-        "onProgressMismatch": "checkpoint:0123456789abcdef",
-    },
-    {
-        **_KAFKA,
-        "delivery": "at_least_once",
-        "kafka.compression.type": "zstd",
-        "kafka.transaction.timeout.ms": "60000",
-    },
-    {
-        **_KAFKA,
-        "topic": "o",
-        "transactionalIdPrefix": "s",
-        "kafka.security.protocol": "SASL_PLAINTEXT",
-        "kafka.sasl.mechanism": "PLAIN",
-        "kafka.sasl.jaas.config": _JAAS,
-    },
-)
-_SOURCES: Sequence[dict[str, object]] = (
-    {
-        **_KAFKA,
-        "subscribe": "in,other",
-        "startingOffsets": '{"in":{"0":23,"1":-1},"other":{"0":-2}}',
-        "minPartitions": "7",
-    },
-    {
-        **_KAFKA,
-        "subscribePattern": "in-[0-9]+",
-        "startingOffsets": "committed",
-        "kafka.group.id": "g",
-        "maxOffsetsPerTrigger": "1000",
-    },
-    {
-        **_KAFKA,
-        "assign": '{"in":[0,1],"other":[2]}',
-        "endingOffsets": '{"in":{"0":50}}',
-        "includeHeaders": "true",
-        "failOnDataLoss": "false",
-    },
-    {
-        **_KAFKA,
-        "subscribe": "in",
-        "startingOffsetsByTimestamp": '{"in":{"0":1700000000000}}',
-        "startingOffsetsByTimestampStrategy": "latest",
-    },
-    {
-        **_KAFKA,
-        "subscribe": "in",
-        "startingTimestamp": "1700000000000",
-        "endingTimestamp": "1800000000000",
-        "maxTriggerDelay": "15m",
-        "minOffsetsPerTrigger": "10",
-    },
-)
-_DOCUMENTS = {str(value) for given in _SOURCES for value in given.values() if str(value).startswith("{")}
-_PIECES = (
-    *"{}[]\",:=;\\/.+*?()|^$ \t\n\0'",
-    "9" * 5000,
-    "-1",
-    "1_0",
-    "٣",
-    "²",
-    "1e9",
-    "ms",
-    "(a+)+",
-    "[0-9]{1,99999}",
-    "localhost:",
-    ":0",
-    ":99999",
-    "é",
-    "\ud800",
-    "true",
-    "null",
-    "{}",
-    "[]",
-)
-
-
-def spoilt_options(random: Random, given: Sequence[Mapping[str, object]]) -> bytes:
-    """Options with values and names that are spoilt, put together from several sets."""
-    options = dict(random.choice(given))
-    if random.random() < 0.3:
-        options.update(random.sample(sorted(random.choice(given).items()), 1))
-    for _ in range(random.randint(1, 3)):
-        name = random.choice(list(options))
-        value = str(options[name])
-        if value in _DOCUMENTS and random.random() < 0.6:
-            options[name] = spoilt_json(random, [value.encode()]).decode("utf-8", "replace")
-        elif random.random() < 0.1:
-            options[spoilt_text(random, [name], _PIECES)] = options.pop(name)
-        elif random.random() < 0.1:
-            options[random.choice((name.upper(), name))] = random.choice((None, True, 7, 0.5, "", " "))
-        else:
-            options[name] = spoilt_text(random, [value], _PIECES)
-    return json.dumps(options).encode()
-
-
-def read_sink(data: bytes) -> None:
-    options = SinkOptions.parse(json.loads(data))
-    repr(options)
-
-
-def read_source(data: bytes) -> None:
-    options = SourceOptions.parse(json.loads(data))
-    with suppress(SemelError):
-        options.for_stream()
-    with suppress(SemelError):
-        options.for_batch()
-    pickle.loads(pickle.dumps(options))
-
-
 # ---- texts
 
 _LOGINS = (
-    _JAAS,
+    JAAS,
     "org.apache.kafka.common.security.scram.ScramLoginModule required username='bob' password='it''s'"
     ' tokenauth="false" ;',
     'kafkashaded.org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required clientId="a"'
@@ -407,18 +284,16 @@ TARGETS = {
             100,
             256 * KIB,
         ),
-        Target("sink-options", lambda random: spoilt_options(random, _SINKS), read_sink, factor=400, slack=512 * KIB),
+        Target("sink-options", lambda random: spoilt_options(random, SINKS), read_sink, factor=400, slack=512 * KIB),
         Target(
-            "source-options", lambda random: spoilt_options(random, _SOURCES), read_source, factor=400, slack=512 * KIB
+            "source-options", lambda random: spoilt_options(random, SOURCES), read_source, factor=400, slack=512 * KIB
         ),
         text_target("jaas", _LOGINS, _MARKS, _login, factor=400),
         text_target("naming", _IDS, (*".-0f", ".task.", ".unit.", "9" * 5000, "٣", "\n"), read_name),
         text_target("traces", _TRACES, ("[SEMEL_", "semel.errors.", "]", "\n", "Fenced: "), from_text),
         Target(
             "command-config",
-            lambda random: spoilt_text(random, _PROPERTIES, (*_MARKS, "9" * 50, _JAAS)).encode(
-                "utf-8", "surrogatepass"
-            ),
+            lambda random: spoilt_text(random, _PROPERTIES, (*_MARKS, "9" * 50, JAAS)).encode("utf-8", "surrogatepass"),
             read_command_config,
             factor=400,
             slack=512 * KIB,

@@ -2,8 +2,8 @@
 does not promise.
 
 Spark keeps these books by a thread of its own, a bit later than things happen, and forgets the oldest. The names are
-pinned as those of :mod:`semel.spark.jvm.streaming_query` are, in tests/spark/broker/test_internals.py. What the facts
-mean is decided in :mod:`semel.spark.job.proof`.
+pinned as those of :mod:`semel.spark.jvm.streaming_query` are, in tests/spark/broker/test_job_internals.py. What the
+facts mean is decided in :mod:`semel.spark.job.proof`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Every use of what Spark does not promise: Spark's JVM objects behind a foreachBatch callback, by names that may
 change with any version.
 
-Nothing outside of :mod:`semel.spark.jvm` touches the JVM, and tests/spark/broker/test_internals.py
-pins each name on a running query. A name that is not there raises :class:`Unsupported` with Spark's version: guessing
+Nothing outside of :mod:`semel.spark.jvm` touches the JVM. The tests in tests/spark/broker whose names end in _internals
+pin each name on a running query. A name that is not there raises :class:`Unsupported` with Spark's version: guessing
 would be a weaker guarantee. Only facts are read here (:mod:`semel.spark.jvm.values`); what they mean is decided in
 :mod:`semel.spark.sink.micro_batch` and :mod:`semel.spark.sink.reconcile`. Not promised: Spark Connect, whose DataFrames
 have no JVM behind them.

@@ -1,16 +1,14 @@
 """``format("semel")`` on Spark: found without being registered, read in tasks, restarted from checkpoints, stopped, and
 wrong in every usual way.
 
-What the readers themselves do is tested without Spark, in ``tests/read/broker/test_source_reader.py``. Here Spark calls
+What the readers themselves do is tested without Spark, in tests/read/broker (``test_stream_reader``). Here Spark calls
 them.
 """
 
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Iterator
-from itertools import count
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +20,15 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from semel.config import ClientConfig
-from semel.errors import ConfigError, DataLoss, Retriable, SemelError, Unsupported
 from semel.sandbox import Sandbox
 from semel.spark import KafkaSink
-from semel.spark.errors import error
 from semel.spark.source_offset import parse
 from semel.wire.client import Client
+from tests.spark.support.source_queries import Batches, Start, add, batch, finish, numbers, stream, texts, wait_until
 from tests.spark.support.topics_and_drivers import values as values_of
-from tests.support.other_client import Transactional, delete_records, oracle, produce, ranges, values
+from tests.support.other_client import Transactional, oracle, produce, ranges, values
 from tests.support.topics import create
 from tests.support.waiting import wait_for
-
-_numbers = count()
 
 
 @pytest.fixture
@@ -43,49 +38,13 @@ def servers(kafka: Sandbox) -> str:
 
 @pytest.fixture
 def topic() -> str:
-    return f"spark-source-{next(_numbers)}"
+    return f"spark-source-{next(numbers)}"
 
 
 @pytest.fixture
 def client(servers: str) -> Iterator[Client]:
     with Client(ClientConfig.parse({"bootstrap.servers": servers})) as opened:
         yield opened
-
-
-def stream(spark: SparkSession, servers: str, **options: Any) -> DataFrame:
-    return spark.readStream.format("semel").option("kafka.bootstrap.servers", servers).options(**options).load()
-
-
-def batch(spark: SparkSession, servers: str, **options: Any) -> DataFrame:
-    return spark.read.format("semel").option("kafka.bootstrap.servers", servers).options(**options).load()
-
-
-def add(servers: str, topic: str, first: int, last: int, *, partitions: int = 1) -> None:
-    produce(servers, topic, [{"value": f"v{i}".encode(), "partition": i % partitions} for i in range(first, last)])
-
-
-def texts(first: int, last: int) -> list[bytes]:
-    return sorted(f"v{i}".encode() for i in range(first, last))
-
-
-class Batches:
-    """A foreachBatch callback that keeps the values of each batch, and fails where it is told to, after it has read."""
-
-    def __init__(self, fail_at: int | None = None) -> None:
-        self.seen: dict[int, list[bytes]] = {}
-        self.fail_at = fail_at
-
-    def __call__(self, df: DataFrame, batch_id: int) -> None:
-        self.seen[batch_id] = [bytes(row["value"]) for row in df.select("value").collect()]
-        if batch_id == self.fail_at:
-            raise RuntimeError("as told")
-
-    @property
-    def all(self) -> list[bytes]:
-        return sorted(value for values in list(self.seen.values()) for value in values)
-
-
-Start = Callable[..., StreamingQuery]
 
 
 @pytest.fixture
@@ -102,33 +61,11 @@ def start() -> Iterator[Start]:
         query.stop()
 
 
-def finish(query: StreamingQuery) -> None:
-    assert query.awaitTermination(120), "the query did not end by itself"
-
-
-def wait_until(query: StreamingQuery, condition: Callable[[], bool]) -> None:
-    def done() -> bool:
-        failed = query.exception()
-        if failed is not None:
-            raise failed
-        return condition()
-
-    wait_for(done, "what the query is to do")
-
-
 def wait_for_rows(query: StreamingQuery, batches: Batches, rows: int, checkpoint: Path) -> None:
     """Until so many rows came and Spark has logged their last batch: one that is stopped before that comes again, as it
     should.
     """
     wait_until(query, lambda: len(batches.all) >= rows and (checkpoint / "commits" / str(max(batches.seen))).exists())
-
-
-def failure(query: StreamingQuery) -> SemelError:
-    with pytest.raises(StreamingQueryException) as raised:
-        query.awaitTermination(120)
-    found = error(raised.value)
-    assert found is not None, str(raised.value)
-    return found
 
 
 # ---- found, and read
@@ -349,105 +286,6 @@ def test_queries_that_feed_each_other_rest(
             query.processAllAvailable()
     assert [query.lastProgress["batchId"] if query.lastProgress else None for query in queries] == [0, 0]
     assert sorted(values_of(servers, f"{topic}-ok")) == ["v0", "v1"]
-
-
-# ---- what goes wrong
-
-
-def test_lost_rows_stop_the_query_and_our_error_comes_out(
-    spark: SparkSession, servers: str, topic: str, tmp_path: Path, start: Start
-) -> None:
-    create(servers, topic)
-    add(servers, topic, 0, 10)
-    options = {"subscribe": topic, "startingOffsets": "earliest"}
-    finish(start(stream(spark, servers, **options), Batches(), tmp_path, availableNow=True))
-    add(servers, topic, 10, 30)
-    delete_records(servers, topic, 0, 20)
-    found = failure(start(stream(spark, servers, **options), Batches(), tmp_path, availableNow=True))
-    assert isinstance(found, DataLoss)
-    assert "[10, 20)" in found.message
-    batches = Batches()
-    finish(start(stream(spark, servers, **options, failOnDataLoss=False), batches, tmp_path, availableNow=True))
-    assert batches.all == texts(20, 30)
-
-
-def test_a_task_that_fails_says_why(
-    spark: SparkSession, servers: str, topic: str, tmp_path: Path, start: Start
-) -> None:
-    """The driver has planned the batch when the rows go: the task finds out."""
-    create(servers, topic)
-    add(servers, topic, 0, 10)
-
-    class Deleting(Batches):
-        def __call__(self, df: DataFrame, batch_id: int) -> None:
-            if batch_id == 1:
-                delete_records(servers, topic, 0, 15)
-            super().__call__(df, batch_id)
-
-    query = start(stream(spark, servers, subscribe=topic, startingOffsets="earliest"), Deleting(), tmp_path)
-    wait_until(query, lambda: (tmp_path / "commits" / "0").exists())
-    add(servers, topic, 10, 20)
-    found = failure(query)
-    assert isinstance(found, DataLoss)
-    assert "[10, 15)" in found.message
-
-
-@pytest.mark.parametrize(
-    ("options", "tag"),
-    [
-        ({"subscribe": "in", "startingOffset": "latest"}, "UNKNOWN_OPTION"),
-        ({"subscribe": "in", "kafka.auto.offset.reset": "latest"}, "WRONG_VALUE"),
-        ({}, "CONFIG"),
-    ],
-)
-def test_bad_options_are_refused_when_the_frame_is_made(
-    spark: SparkSession, servers: str, options: dict[str, str], tag: str
-) -> None:
-    for load in (batch, stream):
-        with pytest.raises(Exception, match=rf"\[SEMEL_{tag}\]") as raised:
-            load(spark, servers, **options)
-        assert isinstance(error(raised.value), ConfigError)
-
-
-def test_what_is_not_there(spark: SparkSession, servers: str, tmp_path: Path, start: Start) -> None:
-    with pytest.raises(Exception, match=r"\[SEMEL_UNKNOWN_TOPIC\]"):
-        batch(spark, servers, subscribe="no-such-topic").collect()
-    found = failure(start(stream(spark, servers, subscribe="no-such-topic"), Batches(), tmp_path))
-    assert (type(found), found.tag) == (ConfigError, "UNKNOWN_TOPIC")
-
-
-def test_an_unreachable_broker_is_named_in_time(spark: SparkSession, tmp_path: Path, start: Start) -> None:
-    options = {"subscribe": "in", "kafka.default.api.timeout.ms": 2_000}
-    found = failure(start(stream(spark, "127.0.0.1:1", **options), Batches(), tmp_path))
-    assert isinstance(found, Retriable)
-    assert "127.0.0.1:1" in found.message
-
-
-def test_a_query_that_waits_for_an_unreachable_broker_can_be_stopped(
-    spark: SparkSession, tmp_path: Path, start: Start
-) -> None:
-    query = start(
-        stream(spark, "127.0.0.1:1", subscribe="in", **{"kafka.default.api.timeout.ms": 300_000}), Batches(), tmp_path
-    )
-    wait_for(lambda: query.status["message"].startswith("Getting offsets"), "the question that nobody answers", 120)
-    stopping = threading.Thread(target=query.stop, daemon=True)
-    stopping.start()
-    stopping.join(120)
-    assert not stopping.is_alive(), "it stops only when the question is given up"
-    assert not query.isActive
-
-
-def test_writing_is_refused_and_the_sink_named(spark: SparkSession, servers: str, tmp_path: Path) -> None:
-    rows = spark.createDataFrame([("v",)], "value string")
-    with pytest.raises(Exception, match=r"semel\.spark\.KafkaSink") as raised:
-        rows.write.format("semel").mode("append").option("kafka.bootstrap.servers", servers).option(
-            "topic", "out"
-        ).save()
-    assert isinstance(error(raised.value), Unsupported)
-    query = spark.readStream.format("rate").load().selectExpr("string(value) as value").writeStream.format("semel")
-    with pytest.raises(Exception, match=r"semel\.spark\.KafkaSink") as raised:
-        query.option("checkpointLocation", str(tmp_path)).option("topic", "out").start().awaitTermination(120)
-    assert isinstance(error(raised.value), Unsupported)
 
 
 def test_the_log_is_canonical(spark: SparkSession, servers: str, topic: str, tmp_path: Path, start: Start) -> None:

@@ -34,7 +34,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -48,24 +47,22 @@ from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import RDD, StatusTracker, TaskContext
+from pyspark import RDD, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from semel.errors import AbortAndRetry
-from semel.sandbox.processes import children, parents
 from semel.spark import KafkaSink, keep_running
 from semel.spark.job import proof
 from semel.spark.jvm import lineage, status_store
 from semel.spark.sink import write_stage
-from semel.testing.spark.fork_client import STARTED_AS
 from semel.transaction.ticket import Receipt
+from tests.spark.programs.executors import executor_of_this, executors, kill_executors, tasks_at_work, write_number
 from tests.spark.support.json_argument import Argument
 from tests.spark.support.spark_books import FORGETFUL, many_jobs, many_stages
 from tests.support.waiting import wait_for
 
-_EXECUTOR = "CoarseGrainedExecutorBackend"
 _SCHEMA = "value string, way int"
 _PARTS = 4
 _EXECUTORS = 2
@@ -101,7 +98,7 @@ def main(folder: Path) -> None:
     for number in count():
         wait_for((folder / f"{number}.job").exists, f"job {number}", _BETWEEN_JOBS_S)
         job = Twice.parse((folder / f"{number}.job").read_text())
-        wait_for(lambda: len(_executors(os.getpid())) == _EXECUTORS, "executors in the place of those that were lost")
+        wait_for(lambda: len(executors(os.getpid())) == _EXECUTORS, "executors in the place of those that were lost")
         spark.sparkContext.setCheckpointDir(f"{job.directory}/checkpoints")
         # what is in front of a batch job is known by its group
         spark.sparkContext.setJobGroup(job.topic, job.shape)
@@ -234,8 +231,8 @@ def run_query(spark: SparkSession, job: Twice) -> None:
     def lose(df: DataFrame, number: int) -> None:
         if job.shape in _LOST_BY_THE_FUNCTION and not Path(job.directory, "lost").exists():
             here = Path(job.directory, "here")
-            spared = {int(here.read_text())} if here.exists() else set(_executors(os.getpid())[1:])
-            _lose(spark, {*_executors(os.getpid())} - spared, Path(job.directory))
+            spared = {int(here.read_text())} if here.exists() else set(executors(os.getpid())[1:])
+            kill_executors(spark, {*executors(os.getpid())} - spared, Path(job.directory))
             if job.shape == "forgotten in front":
                 _beside(partial(many_stages, spark, 2))
             if job.shape == "forgotten jobs in front":
@@ -343,7 +340,7 @@ def _way(way: int) -> Callable[[_Batches], _Batches]:
 def _saying_where(directory: str) -> Callable[[_Batches], _Batches]:
     def say(batches: _Batches) -> _Batches:
         if not Path(directory, "lost").exists():
-            _say(_executor_of_this(), Path(directory, "here"))
+            write_number(executor_of_this(), Path(directory, "here"))
         yield from batches
 
     return say
@@ -357,22 +354,11 @@ def _waiting(directory: str, part: int) -> Callable[[_Batches], _Batches]:
         context = TaskContext.get()
         assert context is not None
         if context.partitionId() == part and not Path(directory, "lost").exists():
-            _say(_executor_of_this(), Path(directory, "waits"))
+            write_number(executor_of_this(), Path(directory, "waits"))
             wait_for(Path(directory, "lost").exists, "the loss of an executor")
         yield from rows
 
     return wait
-
-
-def _executor_of_this() -> int:
-    above = parents(int(os.environ.get(STARTED_AS) or os.getpid()))
-    return next(pid for pid, command in above if _EXECUTOR in command)
-
-
-def _say(number: int, file: Path) -> None:
-    draft = file.with_suffix(".draft")
-    draft.write_text(str(number))
-    draft.rename(file)
 
 
 def striking(spark: SparkSession, job: Twice) -> threading.Thread:
@@ -389,36 +375,9 @@ def strike(spark: SparkSession, job: Twice) -> None:
     """
     tracker, directory = spark.sparkContext.statusTracker(), Path(job.directory)
     wait_for((directory / "waits").exists, "the task that waits")
-    wait_for(lambda: _tasks_at_work(tracker) == 1 and len(tracker.getActiveStageIds()) == 1, "all others to be done")
+    wait_for(lambda: tasks_at_work(tracker) == 1 and len(tracker.getActiveStageIds()) == 1, "all others to be done")
     spared = set() if job.shape == "nothing in front" else {int((directory / "waits").read_text())}
-    _lose(spark, {*_executors(os.getpid())} - spared, directory)
-
-
-def _lose(spark: SparkSession, executors: set[int], directory: Path) -> None:
-    """Kill them, and say so when the driver has noticed."""
-    tracker = spark.sparkContext.statusTracker()
-
-    def alive() -> set[int]:
-        return {told.port for told in tracker.getExecutorInfos()}
-
-    before = alive()
-    for executor in executors:
-        os.kill(executor, signal.SIGKILL)
-    wait_for(lambda: before - alive(), "the driver to notice")
-    (directory / "lost").touch()
-
-
-def _tasks_at_work(tracker: StatusTracker) -> int:
-    told = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-    return sum(stage.numActiveTasks for stage in told if stage is not None)
-
-
-def _executors(pid: int) -> list[int]:
-    """Below this process: the driver's Java starts them."""
-    below = children(pid)
-    return [child for child, command in below if _EXECUTOR in command] + [
-        found for child, _ in below for found in _executors(child)
-    ]
+    kill_executors(spark, {*executors(os.getpid())} - spared, directory)
 
 
 if __name__ == "__main__":

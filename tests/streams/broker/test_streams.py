@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
 import time
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +12,18 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 from prometheus_client import CollectorRegistry
-from typer.testing import CliRunner
 
-from semel import cli
 from semel.config import ClientConfig
 from semel.errors import ConfigError, DataLoss
 from semel.streams import App, windows
-from semel.streams.lookup import look_up
 from semel.streams.metrics import METRICS, StreamsCollector
 from semel.streams.state.rocks import Rocks
 from semel.streams.worker.worker import Worker
 from semel.testing.records import read
-from semel.wire.api import groups
 from semel.wire.client import Client
+from tests.streams.support.applications import fill, names, values
 from tests.support.topics import create
 from tests.support.waiting import wait_for
-
-_names = count(1)
 
 
 @pytest.fixture
@@ -44,19 +33,7 @@ def conf(servers: str, tmp_path: Path) -> dict[str, object]:
 
 @pytest.fixture
 def name() -> str:
-    return f"app-{next(_names)}"
-
-
-def fill(servers: str, topic: str, *rows: tuple[str | None, str, int]) -> None:
-    producer = Producer({"bootstrap.servers": servers})
-    for key, value, timestamp in rows:
-        producer.produce(topic, value, key=key, timestamp=timestamp)
-    assert producer.flush(30) == 0
-
-
-def values(servers: str, topic: str) -> list[tuple[str, str]]:
-    rows = read(servers, [topic], {"key": "key", "value": "value"})
-    return sorted(zip(rows["key"].to_pylist(), rows["value"].to_pylist(), strict=True))
+    return f"app-{next(names)}"
 
 
 def work(app: App, until: Any) -> None:
@@ -320,97 +297,3 @@ def test_records_of_repartition_topics_are_deleted_when_they_are_read(
         assert len(read(servers, [f"{name}-counts-repartition"], {})) == 0
         fill(servers, source, (None, "b", 1))
         wait_for(lambda: (worker.step(), ("b", "2") in values(servers, out))[1], "the next count", 60)
-
-
-APP = """
-from semel.streams import App
-app = App("{name}", **{{"bootstrap.servers": "{servers}", "state.dir": "{state}", "commit.interval.ms": 50}})
-app.stream("{name}-in", value="string").group_by("value").count("counts").to_stream().to("{name}-out")
-"""
-
-
-@pytest.fixture
-def file(servers: str, name: str, tmp_path: Path) -> Path:
-    create(servers, f"{name}-in", 2)
-    create(servers, f"{name}-out", 2)
-    path = tmp_path / "app.py"
-    path.write_text(APP.format(name=name, servers=servers, state=tmp_path / "state"))
-    return path
-
-
-def shown(*command: str) -> str:
-    done = CliRunner().invoke(cli.app, ["streams", *command])
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    return done.output
-
-
-def test_the_command_line_runs_shows_and_begins_again(servers: str, name: str, file: Path) -> None:
-    assert f"Sink: KSTREAM-SINK-0000000007 (topic: {name}-out)" in shown("describe", str(file))
-    fill(servers, f"{name}-in", (None, "a", 1), (None, "b", 2), (None, "a", 3))
-
-    program = "from semel.cli import main; main()"
-    running = subprocess.Popen([sys.executable, "-c", program, "streams", "run", str(file)])
-    try:
-        wait_for(lambda: {("a", "2"), ("b", "1")} <= set(values(servers, f"{name}-out")), "the counts", 60)
-        with pytest.raises(ConfigError, match="running workers"):
-            shown("reset", str(file), "--yes")
-    finally:
-        os.kill(running.pid, signal.SIGTERM)
-        assert running.wait(60) == 0
-    assert json.loads(shown("state", str(file), "counts", "--key", "a", "--json")) == [
-        {"key": "a", "value": 2, "timestamp": 3}
-    ]
-    assert "nothing for 'c'" in shown("state", str(file), "counts", "--key", "c")
-    with pytest.raises(ConfigError, match="has no store 'other'"):
-        shown("state", str(file), "other")
-    assert f"{name}-counts-changelog is deleted" in shown("reset", str(file), "--yes")
-    assert not (file.parent / "state" / name).exists()
-    with Client(ClientConfig.parse({"bootstrap.servers": servers})) as client:
-        assert groups.all_committed(client, name) == {}
-        assert not client.existing({f"{name}-counts-changelog", f"{name}-counts-repartition"})
-
-
-def test_a_key_is_found_in_whichever_partition_it_lies(servers: str, name: str, tmp_path: Path) -> None:
-    """librdkafka's own partitioner is another one than Kafka's, and a table is where its topic has the key."""
-    source = create(servers, f"{name}-in", 3)
-    conf = {"bootstrap.servers": servers, "state.dir": str(tmp_path / "state"), "commit.interval.ms": 50}
-    app = App(name, **conf)
-    app.table(source, key="string", value="string", name="users")
-    producer = Producer({"bootstrap.servers": servers})
-    for index in range(3):
-        producer.produce(source, f"in {index}", key=f"key-{index}", partition=(index + 1) % 3, timestamp=index + 1)
-        producer.produce(source, f"{index}", key=f"of-{index}", partition=index, timestamp=index + 1)
-    assert producer.flush(30) == 0
-    changelog = f"{name}-users-changelog"
-    with Worker(app) as worker, Client(app.settings.client) as client:
-        wait_for(lambda: (worker.step(), worker.commit(), len(read(servers, [changelog], {})) == 6)[2], "the state", 60)
-        for number in range(3):
-            (found,) = look_up(client, app.topology, "users", f"key-{number}")
-            assert found == {"key": f"key-{number}", "value": f"in {number}", "timestamp": number + 1}
-            assert len(list(look_up(client, app.topology, "users", f"of-{number}"))) == 1
-        assert list(look_up(client, app.topology, "users", "nobody")) == []
-        assert len(list(look_up(client, app.topology, "users", None))) == 6
-
-
-def test_workers_on_spark_are_refused_before_spark_starts(servers: str, name: str, tmp_path: Path) -> None:
-    file = tmp_path / "app.py"
-    file.write_text(APP.format(name=name, servers=servers, state=tmp_path / "state"))
-    with pytest.raises(ConfigError, match=f"{name}-in"):
-        shown("run", str(file), "--tasks", "2")
-    assert "these are for workers on Spark" in shown("run", str(file), "--master", "local[2]")
-    assert "is not NAME=VALUE" in shown("run", str(file), "--tasks", "2", "--conf", "spark.cores.max")
-
-
-def test_a_file_that_has_no_application_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "app.py"
-    for text, problem in (
-        ("1", "has 0 applications"),
-        ("from semel.streams import App\na, b = App('a'), App('b')", "has 2"),
-    ):
-        file.write_text(text)
-        with pytest.raises(ConfigError, match=problem):
-            shown("describe", str(file))
-    file.write_text("1 / 0")
-    with pytest.raises(ConfigError, match="ZeroDivisionError"):
-        shown("describe", str(file))

@@ -1,4 +1,4 @@
-"""TLS and SASL on a real broker: who comes in, who does not, and what each of them is told."""
+"""TLS and SASL on a real broker: who comes in, and how a login is renewed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ import pickle
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
@@ -22,7 +19,6 @@ from typer.testing import CliRunner
 
 import semel
 from semel import cli
-from semel.errors import ConfigError, Retriable, SemelError, Unsupported
 from semel.sandbox import Secured
 from semel.wire import connection as wire
 from semel.wire import oauth, security
@@ -31,80 +27,13 @@ from tests.spark.support.topics_and_drivers import values
 from tests.support import topics
 from tests.support.secured import EVERYTHING, LOGIN_MS, PASSWORD, SecuredKafka, secured_kafka, unsigned_token
 from tests.support.waiting import wait_for
-
-SECRET = "clientsecret-of-alice"
-#: For what is tried until the time is up.
-QUICK = {"default.api.timeout.ms": 3_000, "request.timeout.ms": 2_000}
+from tests.wire.support.logins import goes_through, refusal, token_endpoint, token_login
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[SecuredKafka]:
     with secured_kafka() as started:
         yield started
-
-
-@contextmanager
-def token_endpoint(
-    *, life_s: float = 3600, statuses: Iterable[int] = repeat(200), elsewhere: str = ""
-) -> Iterator[tuple[str, list[dict[str, str]]]]:
-    """Its address, and what was asked of it. It answers with these statuses, one after the other."""
-    asked: list[dict[str, str]] = []
-    left = iter(statuses)
-
-    class Endpoint(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            form = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            asked.append({"authorization": self.headers["Authorization"], "form": form})
-            self.send_response(next(left))
-            if elsewhere:
-                self.send_header("Location", elsewhere)
-            self.end_headers()
-            self.wfile.write(
-                json.dumps({"access_token": unsigned_token("alice", life_s=life_s), "expires_in": life_s}).encode()
-            )
-
-        def log_message(self, *_: Any) -> None:
-            """Not to the terminal."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Endpoint) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/token", asked
-        server.shutdown()
-        thread.join()
-
-
-def token_login(cluster: SecuredKafka, endpoint: str) -> dict[str, str]:
-    jaas = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
-    jaas += f' clientId="alice" clientSecret="{SECRET}" scope="orders";'
-    handler = "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler"
-    options = {
-        "sasl.oauthbearer.token.endpoint.url": endpoint,
-        "sasl.login.callback.handler.class": handler,
-        "sasl.jaas.config": jaas,
-    }
-    return {**cluster.tls(), "sasl.mechanism": "OAUTHBEARER", **options}
-
-
-def goes_through(cluster: SecuredKafka, properties: dict[str, Any], topic: str) -> None:
-    """A transaction that does not fit into one record of TLS, written and read."""
-    topics.create(cluster.kafka.bootstrap_servers, topic, 2)
-    rows = [f"{topic} {number} {'x' * 3_000}" for number in range(1_000)]
-    with semel.Cluster({**properties, "max.request.size": 8_000_000}) as ours:
-        with ours.producer(topic) as producer, producer.transaction() as txn:
-            txn.send(topic, pa.table({"value": rows}))
-        assert sorted(values(cluster.kafka.bootstrap_servers, topic)) == sorted(rows)
-        read = pa.concat_arrays([batch.column("value") for batch in ours.read(topic)])
-        assert sorted(value.as_py().decode() for value in read) == sorted(rows)
-
-
-def refusal(properties: dict[str, Any]) -> SemelError:
-    """The error of whoever is not let in. No secret is in it."""
-    with semel.Cluster(properties) as ours, pytest.raises(SemelError) as refused:
-        ours.read("any")
-    for secret in (PASSWORD.strip(), "wrong-password", SECRET):
-        assert secret not in str(refused.value)
-    return refused.value
 
 
 # ---- who comes in
@@ -310,128 +239,6 @@ def test_nothing_is_sent_in_the_clear_by_a_connection_that_is_closed_under_a_wri
         ours._client.connect(ANY)
         monkeypatch.setattr(socket.socket, "shutdown", watched)
     assert encrypted == [True]
-
-
-# ---- who does not
-
-
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-@pytest.mark.parametrize("user", ["alice", "nobody"])
-def test_a_wrong_password(cluster: SecuredKafka, mechanism: str, user: str) -> None:
-    refused = refusal(cluster.login(mechanism, user, "wrong-password"))
-    assert isinstance(refused, ConfigError)
-    assert refused.tag == "AUTHENTICATION"
-    assert f"did not let us in as {user} by {mechanism}" in refused.message
-
-
-def test_a_token_that_is_no_token(cluster: SecuredKafka) -> None:
-    login = {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.provider": lambda: "wrong-password"}
-    refused = refusal({**cluster.tls(), **login})
-    assert refused.tag == "AUTHENTICATION"
-
-
-@pytest.mark.parametrize(("status", "kind"), [(401, ConfigError), (429, Retriable), (503, Retriable)])
-def test_a_token_endpoint_that_gives_none(cluster: SecuredKafka, status: int, kind: type[SemelError]) -> None:
-    with token_endpoint(statuses=repeat(status)) as (address, _):
-        refused = refusal(token_login(cluster, address) | QUICK)
-    assert isinstance(refused, kind)
-    assert address in refused.message
-    assert str(status) in refused.message
-
-
-def test_a_token_endpoint_that_sends_one_elsewhere_is_not_followed(cluster: SecuredKafka) -> None:
-    """The secret would go along."""
-    with token_endpoint() as (other, asked), token_endpoint(statuses=repeat(302), elsewhere=other) as (address, _):
-        refused = refusal(token_login(cluster, address))
-    assert isinstance(refused, ConfigError)
-    assert "302" in refused.message
-    assert asked == []
-
-
-def test_a_token_endpoint_that_is_not_there(cluster: SecuredKafka) -> None:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{held.getsockname()[1]}/token"
-        refused = refusal(token_login(cluster, address) | QUICK)
-    assert isinstance(refused, Retriable)
-    assert address in refused.message
-
-
-def test_a_mechanism_that_is_not_offered(cluster: SecuredKafka) -> None:
-    refused = refusal(cluster.login("SCRAM-SHA-256", "alice", PASSWORD, "SASL_PLAINTEXT"))
-    assert isinstance(refused, Unsupported)
-    assert "it offers PLAIN" in refused.message
-
-
-def test_an_authority_that_is_not_believed(cluster: SecuredKafka, tmp_path: Path) -> None:
-    stranger = Secured.make(tmp_path, {})
-    refused = refusal(
-        {**cluster.login("PLAIN", "alice", PASSWORD), "ssl.truststore.location": str(stranger.truststore)}
-    )
-    assert isinstance(refused, ConfigError)
-    assert refused.tag == "TLS"
-    assert "ssl.truststore.location" in refused.message
-
-
-def test_another_name_than_that_of_the_certificate(cluster: SecuredKafka) -> None:
-    login = cluster.login("PLAIN", "alice", PASSWORD)
-    login["bootstrap.servers"] = login["bootstrap.servers"].replace("127.0.0.1", "localhost")
-    assert "localhost" in refusal(login).message
-    goes_through(cluster, {**login, "ssl.endpoint.identification.algorithm": ""}, "any-name")
-
-
-def test_no_certificate_where_one_is_wanted(cluster: SecuredKafka) -> None:
-    refused = refusal(cluster.tls("SSL"))
-    assert isinstance(refused, ConfigError)
-    assert "ssl.keystore.location" in refused.message
-
-
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
-def test_a_listener_that_wants_tls_is_spoken_to_without(cluster: SecuredKafka, protocol: str) -> None:
-    refused = refusal({"bootstrap.servers": cluster.kafka.servers(protocol), **QUICK})
-    assert isinstance(refused, Retriable)
-    assert "security.protocol" in refused.message
-
-
-@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SASL_PLAINTEXT"])
-def test_a_listener_without_tls_is_spoken_to_with(cluster: SecuredKafka, protocol: str) -> None:
-    refused = refusal(
-        {**cluster.login("PLAIN", "alice", PASSWORD), "bootstrap.servers": cluster.kafka.servers(protocol), **QUICK}
-    )
-    assert isinstance(refused, ConfigError), "it is told at once, and not when the time for repeating is used up"
-    assert "does not speak TLS as it is asked for here: it answers without. Nothing was sent." in refused.message
-    assert refused.message.endswith("Correct security.protocol, or the port.")
-
-
-def test_a_listener_that_breaks_the_handshake_off_is_asked_again(cluster: SecuredKafka) -> None:
-    """A broker that is being stopped does that too: it may have TLS."""
-    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as other:
-        ending = other.submit(_hang_up, server)
-        address = f"127.0.0.1:{server.getsockname()[1]}"
-        refused = refusal({**cluster.login("PLAIN", "alice", PASSWORD), "bootstrap.servers": address, **QUICK})
-        server.shutdown(socket.SHUT_RDWR)
-        ending.result()
-    assert isinstance(refused, Retriable)
-
-
-def _hang_up(server: socket.socket) -> None:
-    with suppress(OSError):
-        while True:
-            server.accept()[0].close()
-
-
-def test_a_listener_that_wants_sasl_is_spoken_to_without(cluster: SecuredKafka) -> None:
-    refused = refusal({"bootstrap.servers": cluster.kafka.servers("SASL_PLAINTEXT"), **QUICK})
-    assert "security.protocol" in refused.message
-
-
-def test_sasl_where_there_is_none(cluster: SecuredKafka) -> None:
-    refused = refusal(
-        cluster.login("PLAIN", "alice", PASSWORD, "SASL_PLAINTEXT")
-        | {"bootstrap.servers": cluster.kafka.bootstrap_servers}
-    )
-    assert isinstance(refused, ConfigError)
-    assert "security.protocol" in refused.message
 
 
 # ---- secrets

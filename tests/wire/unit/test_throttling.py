@@ -12,7 +12,7 @@ from kafka.protocol.producer import ProduceRequest
 
 from semel.errors import Retriable
 from semel.wire.connection import Connection
-from tests.wire.unit.test_connection import END, Server, ended, served
+from tests.wire.support.scripted_server import END, Server, ended, served
 
 TIMEOUT_MS, THROTTLE_MS = 300, 700
 
