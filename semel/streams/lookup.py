@@ -96,7 +96,7 @@ def _entry(kept: _Kept, key: bytes, value: bytes, time: int) -> dict[str, Any]:
         found: dict[str, Any] = {"key": key.decode(errors="replace")}
     else:
         windows = kept.spec.window_keys
-        stored = windows.from_changelog(key)
+        (stored,) = windows.from_changelog([key])
         found = {"key": windows.key(stored).decode(errors="replace"), "window_start": windows.start(stored)}
     columns = kept.read([time.to_bytes(_WORD, "big", signed=True) + value])
     found |= {name: column[0].as_py() for name, column in columns.items()}

@@ -119,13 +119,14 @@ class StateStore:
         """
         self._expire()
         keys = [*self._puts, *self._deletes]
+        windows = None if self.spec.retention_ms is None else self.spec.window_keys
         entries = list(self._puts.values())
         times = [*(number(entry) for entry in entries), *self._deletes.values()]
         values: list[bytes | None] = [entry[_WORD:] for entry in entries]
         values += [None] * len(self._deletes)
         return pa.table(
             {
-                "key": pa.array([self._record_key(key) for key in keys], pa.binary()),
+                "key": pa.array(keys if windows is None else windows.in_changelog(keys), pa.binary()),
                 "value": pa.array(values, pa.binary()),
                 "timestamp": pa.array(times, pa.int64()).cast(pa.timestamp("ms", "UTC")),
             }
@@ -149,7 +150,7 @@ class StateStore:
         self.saw(int(times.max(initial=-1)))
         keys: list[bytes] = rows["key"].to_pylist()
         if self.spec.retention_ms is not None:
-            keys = [self.spec.window_keys.from_changelog(key) for key in keys]
+            keys = self.spec.window_keys.from_changelog(keys)
         values: list[bytes | None] = rows["value"].to_pylist()
         entries = [None if value is None else at + value for at, value in zip(stamps(times), values, strict=True)]
         newest = dict(zip(keys, entries, strict=True))  # of a key, the last record counts
@@ -198,9 +199,6 @@ class StateStore:
         self._puts.clear()
         self._deletes.clear()
         self._committed_time, self._expired = self.stream_time, self._expiring
-
-    def _record_key(self, key: bytes) -> bytes:
-        return key if self.spec.retention_ms is None else self.spec.window_keys.in_changelog(key)
 
 
 def number(data: bytes) -> int:

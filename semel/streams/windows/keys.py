@@ -49,14 +49,15 @@ class WindowKeys:
         raw = pa.Array.from_buffers(pa.binary(self._width), len(keys), [None, written]).cast(pa.binary())
         return pc.binary_join_element_wise(keys, raw, pa.scalar(b"", pa.binary()))
 
-    def in_changelog(self, stored: bytes) -> bytes:
-        """Return the changelog's key of a store's key."""
-        return stored[self._width :] + stored[: self._width] + self.suffix
+    def in_changelog(self, stored: list[bytes]) -> list[bytes]:
+        """Return the changelog's keys of a store's keys."""
+        width, suffix = self._width, self.suffix
+        return [key[width:] + key[:width] + suffix for key in stored]
 
-    def from_changelog(self, key: bytes) -> bytes:
-        """Return the store's key of a changelog's key."""
-        end = len(key) - len(self.suffix)
-        return key[end - self._width : end] + key[: end - self._width]
+    def from_changelog(self, keys: list[bytes]) -> list[bytes]:
+        """Return the store's keys of a changelog's keys."""
+        begin, end = -self._width - len(self.suffix), -len(self.suffix) or None
+        return [key[begin:end] + key[:begin] for key in keys]
 
     def of_key(self, keys: Any, key: bytes) -> Any:
         """Return which of a changelog's keys are windows of this key."""

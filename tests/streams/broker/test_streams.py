@@ -73,6 +73,12 @@ def test_a_window_a_table_and_a_join_on_a_broker(servers: str, name: str, conf: 
     assert ("3", '[null,"home"]') in found
     assert ("1", "2") in values(servers, per_minute)
     assert ("1", "1") in values(servers, per_minute)[-3:]
+    with Client(app.settings.client) as client:
+        looked_up = list(look_up(client, app.topology, "per-minute", "1"))
+    assert [(row["key"], row["window_start"], row["value"]) for row in looked_up] == [
+        ("1", base, 2),
+        ("1", base + 60_000, 1),
+    ]
 
 
 def test_a_running_worker_shows_its_counts(servers: str, name: str, conf: dict[str, object]) -> None:
