@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from kafka.protocol.producer import InitProducerIdRequest
 
 from semel.read.raw_log import EndMarker, LogRecord, read_raw
@@ -49,9 +49,18 @@ class Expiring:
         self.commit(0, 1)
 
     def commit(self, *indexes: int) -> None:
-        self._consumer.commit(
-            offsets=[TopicPartition(self.raw.topic, index, 7) for index in indexes], asynchronous=False
-        )
+        offsets = [TopicPartition(self.raw.topic, index, 7) for index in indexes]
+
+        def done() -> bool:
+            try:
+                self._consumer.commit(offsets=offsets, asynchronous=False)
+            except KafkaException as error:  # a broker that has just started may not have loaded its groups yet
+                if error.args[0].code() != KafkaError.NOT_COORDINATOR:
+                    raise
+                return False
+            return True
+
+        wait_for(done, "the commit of the group")
 
     def committed(self, index: int) -> int:
         (found,) = self._consumer.committed([TopicPartition(self.raw.topic, index)], timeout=30)
