@@ -35,7 +35,7 @@ def knows(source: str, token: str) -> bool:
         and node.body
         and isinstance(node.body[0], ast.Expr)
     }
-    whole = re.compile(rf"(?<![\w.]){re.escape(token)}(?![\w.])|^{re.escape(token)}")
+    whole = re.compile(rf"(?<![\w.]){re.escape(token)}(?![\w.])")
     for node in ast.walk(tree):
         text = ""
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:

@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 from semel.config import ClientConfig
 from semel.errors import ConfigError, DataLoss
 from semel.streams import App, windows
+from semel.streams.lookup import look_up
 from semel.streams.metrics import METRICS, StreamsCollector
 from semel.streams.state.rocks import Rocks
 from semel.streams.worker.worker import Worker
