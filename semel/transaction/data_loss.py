@@ -15,7 +15,7 @@ from semel.errors import AbortAndRetry, DataLoss, Retriable
 from semel.records.encode import SEQUENCES
 from semel.transaction.ticket import Written
 from semel.wire.api.describe_transactions import OpenTransaction, describe, open_transactions
-from semel.wire.api.offsets import EARLIEST, Listed, list_offsets
+from semel.wire.api.offsets import EARLIEST, list_offsets
 from semel.wire.api.transactions import Identity
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
@@ -69,7 +69,7 @@ def check_rows_present(
         for partition, leader in leaders.items()
         if partition in wrote and leader[0] >= 0 and now.get(partition) == leader
     }
-    left = wrote.keys() - _verified_by_log_start(client, wrote, same, deadline, meaning)
+    left = wrote.keys() - _verified_by_log_start(client, identity, wrote, same, deadline, meaning)
     silence = ""
     while left:
         try:
@@ -90,7 +90,12 @@ def check_rows_present(
 
 
 def _verified_by_log_start(
-    client: Client, wrote: Mapping[TopicPartition, Written], leaders: Leaders, deadline: Deadline, meaning: str
+    client: Client,
+    identity: Identity,
+    wrote: Mapping[TopicPartition, Written],
+    leaders: Leaders,
+    deadline: Deadline,
+    meaning: str,
 ) -> set[TopicPartition]:
     """Return the partitions whose leaders have answered in these very epochs.
 
@@ -99,7 +104,10 @@ def _verified_by_log_start(
     starts = list_offsets(
         client, dict.fromkeys(leaders, EARLIEST), read_committed=False, leaders=leaders, deadline=deadline
     )
-    _check_not_deleted(wrote, starts, meaning)
+    lost = [partition for partition, start in starts.items() if start.offset > wrote[partition].first]
+    # asked last: what a transaction has left that was aborted may be deleted, as a purge of read rows does
+    if lost and still_open(client, identity, deadline):
+        raise _deleted(lost, meaning)
     return set(starts)
 
 
@@ -110,12 +118,11 @@ def _verified_by_new_leaders(
     leaders = {
         partition: leader for partition, leader in newest_leaders(client, wrote, deadline).items() if leader[0] >= 0
     }
-    told = open_transactions(client, leaders, deadline, leaders=leaders)
+    opened = open_transactions(client, leaders, deadline, leaders=leaders)
     # asked second: a deposed leader says what it knew, but refuses this epoch
-    seen = _verified_by_log_start(
-        client, wrote, {partition: leaders[partition] for partition in told}, deadline, meaning
-    )
-    cut = {partition for partition in seen if not _has_all_rows(told[partition], identity, wrote[partition])}
+    shown = {partition: leaders[partition] for partition in opened}
+    seen = _verified_by_log_start(client, identity, wrote, shown, deadline, meaning)
+    cut = {partition for partition in seen if not _has_all_rows(opened[partition], identity, wrote[partition])}
     # asked last: rows of a transaction that has ended are not open anywhere
     if cut and still_open(client, identity, deadline):
         raise DataLoss(
@@ -134,20 +141,12 @@ def _has_all_rows(opened: Collection[OpenTransaction], identity: Identity, wrote
 
 def still_open(client: Client, identity: Identity, deadline: Deadline) -> bool:
     """Return whether the coordinator still has this very transaction open."""
-    told = describe(client, identity.transactional_id, deadline)
-    return told is not None and (told.state, told.producer_id, told.epoch) == (
+    now = describe(client, identity.transactional_id, deadline)
+    return now is not None and (now.state, now.producer_id, now.epoch) == (
         "Ongoing",
         identity.producer_id,
         identity.epoch,
     )
-
-
-def _check_not_deleted(
-    wrote: Mapping[TopicPartition, Written], starts: Mapping[TopicPartition, Listed], meaning: str
-) -> None:
-    lost = [partition for partition, start in starts.items() if start.offset > wrote[partition].first]
-    if lost:
-        raise _deleted(lost, meaning)
 
 
 def _deleted(lost: Collection[TopicPartition], meaning: str) -> DataLoss:

@@ -346,8 +346,6 @@ class Transaction:
                 raise second from error
             error.add_note(f"The transaction could not be aborted either: {second}")
 
-    # ---- requests
-
     def _require_open(self) -> None:
         """Check that the transaction is open. The state alone does not show it: it may be a later transaction's."""
         self._own.states.move(Event.ADDED)

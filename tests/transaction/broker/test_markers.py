@@ -191,6 +191,18 @@ def test_rows_that_were_deleted_before_their_commit_are_not_committed_in_silence
     assert raw.visible() == ["x", "y"]
 
 
+def test_rows_that_were_deleted_after_another_owner_has_aborted_them_are_not_lost(raw: Raw) -> None:
+    """As a worker of streams finds it that was frozen until the others have purged what it had left."""
+    with semel.Cluster({"bootstrap.servers": raw.servers}) as cluster, cluster.producer(raw.id) as producer:
+        txn = producer.transaction()
+        txn.send(raw.topic, ROWS)
+        with cluster.producer(raw.id) as successor:
+            successor.take_over([raw.topic])
+            delete_records(raw.servers, raw.topic, 0, 1)
+            with pytest.raises(semel.Fenced, match="was not committed"):
+                txn.commit()
+
+
 def test_rows_that_are_deleted_while_offsets_are_committed_are_looked_at_again(
     raw: Raw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
