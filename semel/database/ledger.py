@@ -23,7 +23,7 @@ from semel.steps import OutboxStep, reached
 from semel.transaction.two_phase.prepared import Prepared
 from semel.wire.api.transactions import Identity
 
-__all__ = ["Ledger", "Newest", "Work"]
+__all__ = ["DatabaseTransaction", "Ledger", "Newest"]
 
 #: The columns that identify a prepared transaction among the texts.
 _KEY = ("transactional_id", "producer_id", "epoch")
@@ -39,7 +39,7 @@ class Newest:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class DatabaseTransaction:
     """A transaction of the database: the session for the user's rows, and the connection around it."""
 
     connection: Connection
@@ -210,28 +210,28 @@ class Ledger:
         reached(OutboxStep.FORGOTTEN, self._prefix)
 
     @contextmanager
-    def work(self) -> Iterator[Work]:
+    def work(self) -> Iterator[DatabaseTransaction]:
         """Begin the transaction of a unit. It is rolled back unless ``connection.commit()`` is called."""
         with (
             self._transaction() as connection,
             # a savepoint: the user's calls on the session do not end the transaction, and objects stay readable
             Session(connection, join_transaction_mode="create_savepoint", expire_on_commit=False) as session,
         ):
-            yield Work(connection, session)
+            yield DatabaseTransaction(connection, session)
 
-    def read_owner(self, work: Work, number: int) -> Newest:
+    def read_owner(self, work: DatabaseTransaction, number: int) -> Newest:
         """Return the state that the newest unit left. Raise :class:`Fenced` if another owner has come."""
         row = work.connection.execute(self._newest).one_or_none()
         if row is None or row.number != number:
             raise self._fenced()
         return Newest(row.version, row.progress)
 
-    def has_unit(self, work: Work, unit: Identity) -> bool:
+    def has_unit(self, work: DatabaseTransaction, unit: Identity) -> bool:
         """Return True if this is the newest decided unit of its id: it is not in an older copy of the database."""
         row = work.connection.execute(self._last, {"of": unit.transactional_id}).one_or_none()
         return row is not None and (row.producer_id, row.epoch) == (unit.producer_id, unit.epoch)
 
-    def lock_owner(self, work: Work, number: int, newest: Newest) -> None:
+    def lock_owner(self, work: DatabaseTransaction, number: int, newest: Newest) -> None:
         """Lock the owner row until COMMIT, and write the unit's version and progress. Raise :class:`Fenced` if another
         owner has come.
         """
@@ -241,7 +241,7 @@ class Ledger:
             raise self._fenced()
         reached(OutboxStep.OWNER_LOCKED, self._prefix)
 
-    def write(self, work: Work, prepared: Prepared) -> None:
+    def write(self, work: DatabaseTransaction, prepared: Prepared) -> None:
         """Write the text that ends the unit's Kafka rows, as a part of the user's transaction."""
         row = self._row(prepared.identity)
         work.connection.execute(self._written, {**row, "text": str(prepared)})

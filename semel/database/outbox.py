@@ -16,7 +16,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from semel.cluster import Cluster
-from semel.database.ledger import Ledger, Newest, Work
+from semel.database.ledger import DatabaseTransaction, Ledger, Newest
 from semel.database.unit import OutboxUnit
 from semel.errors import AbortAndRetry, ConfigError, Fenced, Retriable, SemelError
 from semel.steps import OutboxStep, reached
@@ -254,7 +254,7 @@ class Outbox:
                 tag="OUTBOX_VERSION",
             )
 
-    def _decide(self, work: Work, prepared: Prepared | None, newest: Newest) -> None:
+    def _decide(self, work: DatabaseTransaction, prepared: Prepared | None, newest: Newest) -> None:
         """Write the decision. Return when it is durable."""
         number, self._number = self._number, None  # after any interruption here, the next unit recovers
         assert number is not None

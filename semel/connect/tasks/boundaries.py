@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from enum import Enum
 from typing import Any
 
 from semel.connect.api import SourceRecord, SourceTask, TransactionContext
@@ -11,7 +12,15 @@ from semel.connect.settings.connector_config import ConnectorConfig
 from semel.connect.tasks.rows import Rows
 from semel.connect.tasks.writers import Writer
 
-__all__ = ["Boundary", "boundary_of"]
+__all__ = ["Boundary", "End", "boundary_of"]
+
+
+class End(Enum):
+    """What a connector asks for at the end of a part, by the value of :class:`TransactionContext`."""
+
+    COMMIT = True
+    ABORT = False
+    NONE = None
 
 
 def boundary_of(config: ConnectorConfig, writer: Writer, task: SourceTask) -> Boundary:
@@ -32,9 +41,9 @@ class Boundary:
         #: How often it has committed.
         self.commits = 0
 
-    def divided(self, polled: Any) -> Iterator[tuple[Any, bool | None]]:
-        """Yield the parts of a poll, one for each transaction, and whether each is to be committed."""
-        yield polled, None
+    def split(self, polled: Any) -> Iterator[tuple[Any, End]]:
+        """Yield the parts of a poll, and what was asked for at the end of each."""
+        yield polled, End.NONE
 
     def write(self, rows: Rows, part: Any) -> None:
         """Write a part."""
@@ -42,7 +51,7 @@ class Boundary:
         if isinstance(part, Sequence):
             self._uncommitted += part
 
-    def after(self, kept: bool | None) -> None:
+    def finish_part(self, end: End) -> None:
         """Do what is due after a part: commit, here."""
         self._commit()
 
@@ -78,7 +87,7 @@ class _Interval(Boundary):
             self._began = time.monotonic()
         super().write(rows, part)
 
-    def after(self, kept: bool | None) -> None:
+    def finish_part(self, end: End) -> None:
         """Commit if the interval is over."""
         self.idle()
 
@@ -102,9 +111,9 @@ class _Connector(Boundary):
         super().__init__(config, writer, task)
         self.context: TransactionContext = TransactionContext()
 
-    def divided(self, polled: Any) -> Iterator[tuple[Any, bool | None]]:
+    def split(self, polled: Any) -> Iterator[tuple[Any, End]]:
         """Split after each record with a commit or abort request. A request for the poll applies to the last part."""
-        batch = self.context.take_batch()
+        batch = End(self.context.take_batch())
         if not isinstance(polled, Sequence):
             yield polled, batch
             return
@@ -112,16 +121,16 @@ class _Connector(Boundary):
         for index, record in enumerate(polled):
             asked = self.context.take_record(record) if isinstance(record, SourceRecord) else None
             if asked is not None:
-                yield polled[start : index + 1], asked
+                yield polled[start : index + 1], End(asked)
                 start = index + 1
         if start < len(polled):
             yield polled[start:], batch
 
-    def after(self, kept: bool | None) -> None:
+    def finish_part(self, end: End) -> None:
         """Commit or abort, if that was asked for."""
-        if kept is True:
+        if end is End.COMMIT:
             self._commit()
-        elif kept is False:
+        elif end is End.ABORT:
             self._writer.abort()
             self.commits += 1
             self._tell()

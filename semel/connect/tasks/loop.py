@@ -135,14 +135,14 @@ class _Loop:
             self._process.stopping.wait(_IDLE_S)
             return
         reached(ConnectStep.POLLED, f"{self._config.name}-{self._number}")
-        for part, kept in self._boundary.divided(polled):
+        for part, end in self._boundary.split(polled):
             rows = rows_of(part, self._config, self._number, self._writer.refusal)
             self._polled += part.table.num_rows if isinstance(part, SourceBatch) else len(part)
             if rows is not None:
                 self._boundary.write(rows, part)
                 self._records += rows.count
                 self._topics |= {topic for topic, _ in rows.tables}
-            self._boundary.after(kept)
+            self._boundary.finish_part(end)
         self._polls += 1
         self._tell(now=False)
 

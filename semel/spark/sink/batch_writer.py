@@ -44,7 +44,7 @@ from semel.transaction.transaction import Transaction
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
 
-__all__ = ["NOT_AGAIN", "BatchResult", "Work", "write_once", "write_plain"]
+__all__ = ["NOT_AGAIN", "BatchJob", "BatchResult", "write_once", "write_plain"]
 
 log = logging.getLogger("semel.spark")
 
@@ -87,7 +87,7 @@ class BatchResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class BatchJob:
     """One batch: its rows, and what its transaction says besides them.
 
     ``offsets`` are committed to ``group``, if there is one; ``again`` is whether the batch may be run again in this
@@ -103,7 +103,7 @@ class Work:
     check: OutputCheck | None = None
 
 
-def write_once(client: Client, producer: Producer, options: SinkOptions, work: Work, proof: Proof) -> BatchResult:
+def write_once(client: Client, producer: Producer, options: SinkOptions, work: BatchJob, proof: Proof) -> BatchResult:
     """Write the batch in one transaction and commit it, or raise with nothing of it visible."""
     began = time.monotonic()
     placement = _placed(client, options, work)
@@ -130,19 +130,19 @@ def write_once(client: Client, producer: Producer, options: SinkOptions, work: W
     return BatchResult(_sums(receipts), (time.monotonic() - began) * 1000)
 
 
-def _commit_progress(producer: Producer, work: Work) -> None:
+def _commit_progress(producer: Producer, work: BatchJob) -> None:
     """Commit a transaction of progress and offsets only: a batch without rows."""
     with producer.transaction() as txn:
         _commit(txn, work)
 
 
-def _commit(txn: Transaction, work: Work) -> None:
+def _commit(txn: Transaction, work: BatchJob) -> None:
     if work.group is not None and work.offsets:
         txn.send_offsets(work.offsets, work.group)
     txn.commit(work.progress)
 
 
-def write_plain(client: Client, options: SinkOptions, work: Work) -> BatchResult:
+def write_plain(client: Client, options: SinkOptions, work: BatchJob) -> BatchResult:
     """Write the batch at least once: no transaction, no progress; what a failed or repeated task wrote stays
     visible.
     """
@@ -178,7 +178,7 @@ class _Placement:
     writing: WriteSettings
 
 
-def _placed(client: Client, options: SinkOptions, work: Work) -> _Placement:
+def _placed(client: Client, options: SinkOptions, work: BatchJob) -> _Placement:
     df = _checked_columns(work.df, options.topic, options.topics)
     topics = describe_output_topics(client, options.outputs, client.deadline())
     one_task = work.progress.run is not None and lineage.is_one_partition(work.df)

@@ -27,7 +27,7 @@ from semel.spark.job.run import HOW_IT_FITS
 from semel.spark.jvm import streaming_query
 from semel.spark.metrics.meter import BatchMetrics, BatchOutcome, meter
 from semel.spark.sink import foreach_batch
-from semel.spark.sink.batch_writer import NOT_AGAIN, BatchResult, Work, write_once, write_plain
+from semel.spark.sink.batch_writer import NOT_AGAIN, BatchJob, BatchResult, write_once, write_plain
 from semel.spark.sink.foreach_batch import ForeachBatch, RunState, retried
 from semel.spark.sink.micro_batch import MicroBatch, Query
 from semel.spark.sink.options import SinkOptions
@@ -125,7 +125,7 @@ class KafkaSink(ForeachBatch[Producer | None]):
             work.check.check(output_ids(self._client.existing(self._options.outputs)))
         return decision
 
-    def _write_in_transaction(self, producer: Producer, work: Work, query: Query) -> BatchResult:
+    def _write_in_transaction(self, producer: Producer, work: BatchJob, query: Query) -> BatchResult:
         try:
             return self._write(producer, work)
         except Fenced as fenced:
@@ -133,7 +133,7 @@ class KafkaSink(ForeachBatch[Producer | None]):
                 raise _with_its_state(fenced) from fenced
             raise
 
-    def _write(self, producer: Producer, work: Work) -> BatchResult:
+    def _write(self, producer: Producer, work: BatchJob) -> BatchResult:
         """Write the batch exactly once. Run it again up to ``maxBatchRetries`` times, if that can help.
 
         It cannot for a batch with state, because the state of an aborted run would stay (DESIGN rule 2), nor for what
@@ -202,13 +202,13 @@ class KafkaSink(ForeachBatch[Producer | None]):
         self._meter.producer = producer
         return producer
 
-    def _work(self, df: DataFrame, batch: MicroBatch, before: Progress | None) -> Work:
+    def _work(self, df: DataFrame, batch: MicroBatch, before: Progress | None) -> BatchJob:
         query = batch.query
         progress = Progress(query=query.id, run=query.run, batch=batch.number, sources=batch.planned.ends)
         group = self._group(query)
         offsets = group_view(progress, self._client) if group is not None else {}
         check = OutputCheck(before, self._options.prefix, self._options.progress_topic, self._options.override)
-        return Work(df, batch.number, progress, again=not query.stateful, group=group, offsets=offsets, check=check)
+        return BatchJob(df, batch.number, progress, again=not query.stateful, group=group, offsets=offsets, check=check)
 
     # ---- what others ask of it
 
@@ -265,7 +265,7 @@ class KafkaSink(ForeachBatch[Producer | None]):
     def _job(self, df: DataFrame, version: int | None, measured: BatchMetrics) -> BatchResult | None:
         if not self._options.exactly_once:
             return self._note(
-                measured, write_plain(self._client, self._options, Work(df, version or 0, Progress(), again=False))
+                measured, write_plain(self._client, self._options, BatchJob(df, version or 0, Progress(), again=False))
             )
         foreach_batch.check_settings(df.sparkSession, streaming_query.settings(df))
         foreach_batch.check_free(self._cluster(), self._options.prefix, self, None)
@@ -283,7 +283,7 @@ class KafkaSink(ForeachBatch[Producer | None]):
             # a write without a version leaves what the record says of the last version
             kept = before.outputs if version is None and before is not None else {}
             progress = Progress(batch=version if version is not None else done, outputs=kept)
-            work = Work(df, version or 0, progress, again=True)
+            work = BatchJob(df, version or 0, progress, again=True)
             return self._note(measured, self._write(producer, work))
 
     def _already_done(self, version: int, done: int) -> None:

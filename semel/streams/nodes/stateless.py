@@ -29,11 +29,11 @@ __all__ = [
     "flat_mapping",
     "having_key_column",
     "keyed_by",
-    "made_rows",
     "map_batch",
     "mapping",
     "mapping_values",
     "requiring_key",
+    "rows_from_results",
     "to_records",
     "without_nulls",
 ]
@@ -92,7 +92,7 @@ def flat_mapping(
                 keys.append(pair[0])
                 values.append(pair[1])
                 parents.append(at)
-        return made_rows(rows, name, keys, values, parents, made)
+        return rows_from_results(rows, name, keys, values, parents, made)
 
     return operate
 
@@ -215,7 +215,7 @@ def _refused(condition: Any, rows: Any, name: str, error: Exception) -> ConfigEr
     )
 
 
-def made_rows(
+def rows_from_results(
     rows: Any,
     name: str,
     keys: list[Any],

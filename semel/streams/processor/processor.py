@@ -14,7 +14,7 @@ from typing import Any
 from semel.errors import ConfigError, Unsupported
 from semel.serdes.serde import Serde
 from semel.streams.dropped import DroppedRecords
-from semel.streams.nodes.stateless import made_rows
+from semel.streams.nodes.stateless import rows_from_results
 from semel.streams.processor.stores import KeyValueStore, StoreBuilder, WindowStore
 from semel.streams.rows import Record, calling, records
 from semel.streams.state.state_store import StateStore
@@ -139,7 +139,7 @@ class Processing:
         if parents:
             self._context.forwarded = []
         keys, values, times = ([row[at] for row in forwarded] for at in range(3))
-        return made_rows(rows, self.name, keys, values, parents, self.made, times)
+        return rows_from_results(rows, self.name, keys, values, parents, self.made, times)
 
     def _late(self, stores: Mapping[str, StateStore]) -> int:
         return sum(stores[one.spec.name].late for one in self.builders)

@@ -13,7 +13,7 @@ from semel.connect import Setting, SourceConnector, SourceRecord, SourceTask, Tr
 from semel.connect.settings.connector_config import ConnectorConfig, ConnectorConfigParser
 from semel.connect.settings.worker_config import WorkerConfig
 from semel.connect.stores.offsets import OffsetStore
-from semel.connect.tasks.boundaries import Boundary, boundary_of
+from semel.connect.tasks.boundaries import Boundary, End, boundary_of
 from semel.connect.tasks.writers import ExactlyOnce
 from semel.wire.client import Client
 
@@ -83,14 +83,14 @@ def test_what_is_asked_of_a_record_counts_before_what_is_asked_of_its_poll(bound
     assert context is not None
     context.abort_transaction()
     context.commit_transaction(third)
-    assert list(boundary.divided([first, second, third])) == [([first, second, third], True)]
+    assert list(boundary.split([first, second, third])) == [([first, second, third], End.COMMIT)]
     context.commit_transaction()
     context.abort_transaction(second)
-    assert list(boundary.divided([first, second, third])) == [([first, second], False), ([third], True)]
-    assert list(boundary.divided([first])) == [([first], None)], "each is asked once"
+    assert list(boundary.split([first, second, third])) == [([first, second], End.ABORT), ([third], End.COMMIT)]
+    assert list(boundary.split([first])) == [([first], End.NONE)], "each is asked once"
     context.commit_transaction()
-    assert list(boundary.divided([])) == []
-    assert list(boundary.divided([first])) == [([first], None)], "it was asked of the poll before"
+    assert list(boundary.split([])) == []
+    assert list(boundary.split([first])) == [([first], End.NONE)], "it was asked of the poll before"
 
 
 def test_commit_and_abort_at_one_place_are_refused() -> None:
