@@ -1,4 +1,4 @@
-"""A member that misses its heartbeats' answers, and comes back into the generation that it was in."""
+"""Members whose heartbeats ended, and which come back into the generation that they were in."""
 
 from __future__ import annotations
 
@@ -72,6 +72,34 @@ def test_what_a_follower_had_sent_before_it_joined_again_comes_again(servers: st
                 proxy.delay_reply("Heartbeat", number, until=answer)
             wait_for(lambda: follower._member.current() is None, "that it takes itself for lost", 60)
             answer.set()
+            fill(servers, source, range(100, 200))
+            while (batch := follower.poll(2)) is not None:
+                send(follower, batch, target)
+                assert follower.commit()
+            now = follower._member.current()
+            assert now is not None
+            assert (now.number, now.member, now.assignment) == (before.number, before.member, before.assignment)
+        assert_exactly_once(servers, target, source=source, id="json:$.id", timeout=60)
+
+
+def test_what_a_static_follower_had_sent_before_it_polled_too_late_comes_again(servers: str) -> None:
+    """A static member does not leave: until its session times out, it comes back into its generation."""
+    source, target = create(servers, "late-in", PARTITIONS), create(servers, "late-out", PARTITIONS)
+    with (
+        semel.Cluster({"bootstrap.servers": servers}) as cluster,
+        cluster.session("late", group="late", topics=[source], group_instance_id="leader") as leader,
+        cluster.session(
+            "late", group="late", topics=[source], group_instance_id="follower", max_poll_interval_ms=6_000
+        ) as follower,
+    ):
+        wait_for(lambda: leader.poll(0.1) is None and len(leader.assignment) == PARTITIONS, "the first generation")
+        with copying(leader, target):
+            wait_for(lambda: follower.poll(0.1) is None and len(follower.assignment) == 1, "its share", 60)
+            fill(servers, source, range(100))
+            send(follower, next(iter(follower)), target)
+            before = follower._member.current()
+            assert before is not None
+            wait_for(lambda: follower._member.current() is None, "that it polls too late")
             fill(servers, source, range(100, 200))
             while (batch := follower.poll(2)) is not None:
                 send(follower, batch, target)
