@@ -62,10 +62,12 @@ class GroupProtocol(Protocol[A]):
         """Return True if the group's leader should share out again. Called at heartbeats."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Generation(Generic[A]):
     """The assignment of a member in one generation of its group, and its identity there, by which offsets are fenced
     (KIP-447).
+
+    Each join makes another one: a follower that joins again may get the same number, member id and assignment.
     """
 
     group: str

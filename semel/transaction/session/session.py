@@ -201,7 +201,11 @@ class Session:
 
     def _follow(self) -> None:
         """Take part in the group, and read what it assigns now, from where it stands."""
-        now = self._member.poll()
+        try:
+            now = self._member.poll()
+        except BaseException as error:  # what was sent may have been aborted: its offsets must not be committed
+            self._give_up(error)
+            raise
         if now == self._assigned:
             return
         self._abandon("the group rebalances")
@@ -234,13 +238,7 @@ class Session:
         """The last offset that the last commit has written to each partition."""
         return self._producer.written
 
-    def send(
-        self,
-        topic: str,
-        rows: pa.Table | pa.RecordBatch,
-        *,
-        wait: bool = True,
-    ) -> None:
+    def send(self, topic: str, rows: pa.Table | pa.RecordBatch, *, wait: bool = True) -> None:
         """Write rows into the transaction. Columns as for :meth:`~semel.transaction.participant.Participant.send`.
 
         They are acknowledged when it returns; without ``wait``, :meth:`commit` waits for that. Only the partitions that
@@ -293,7 +291,7 @@ class Session:
         except AbortAndRetry as error:
             self._lost(error)
             return False
-        except SemelError as error:
+        except BaseException as error:  # an interrupted commit, too: a second one would commit the offsets alone
             self._give_up(error)
             raise
         self._stands.update(offsets)
@@ -355,10 +353,10 @@ class Session:
         if error.tag in _NOT_A_MEMBER:
             self._member.join_again()
 
-    def _give_up(self, error: SemelError) -> None:
+    def _give_up(self, error: BaseException) -> None:
         """``error`` is the one to see: abort, so that nothing that is committed later holds a part of this."""
         try:
-            self._abandon(error.message)
+            self._abandon(str(error) or type(error).__name__)
         except SemelError as second:
             error.add_note(f"What was open could not be aborted either: {second}")
             self._forget()

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 import semel
 from semel.config import ClientConfig
 from semel.errors import ConfigError, Fenced
+from semel.steps import OwnerStep, Step
 from semel.testing.history import assert_exactly_once
 from semel.testing.records import read
 from semel.wire.consumer_protocol import ASSIGNORS, ConsumerProtocol
@@ -60,6 +61,35 @@ def test_rows_and_offsets_are_committed_together(servers: str) -> None:
                 break
     assert_exactly_once(servers, target, source=source, id="json:$.id", timeout=60)
     assert stands(servers, "session-copy", source) == 2000
+
+
+@pytest.mark.parametrize("step", [OwnerStep.WRITTEN, OwnerStep.OFFSETS_ADDED])
+def test_an_interrupted_commit_commits_nothing_when_it_is_called_again(
+    servers: str, step: OwnerStep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The interruption has aborted the rows: their offsets alone would be committed."""
+    name = f"interrupted-{step.value}"
+    source, target = create(servers, f"{name}-in", PARTITIONS), create(servers, f"{name}-out", PARTITIONS)
+    fill(servers, source, range(100))
+
+    def interrupt(passed: Step, _: str) -> None:
+        if passed is step:
+            monkeypatch.setattr(semel.steps, "_observer", None)
+            raise KeyboardInterrupt
+
+    with (
+        semel.Cluster({"bootstrap.servers": servers}) as cluster,
+        cluster.session(name, group=name, topics=[source]) as session,
+    ):
+        session.send(target, copied(next(iter(session))))
+        monkeypatch.setattr(semel.steps, "_observer", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            session.commit()
+        assert not session.commit()
+        while (batch := session.poll(2)) is not None:
+            session.send(target, copied(batch))
+            assert session.commit()
+    assert_exactly_once(servers, target, source=source, id="json:$.id", timeout=60)
 
 
 def test_batches_have_at_most_max_poll_records_and_a_commit_between_two_is_exact(servers: str) -> None:
