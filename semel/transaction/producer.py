@@ -101,6 +101,11 @@ class Producer:
         return self._own.age_ms if self._own.states.now in _IN_A_TRANSACTION else None
 
     @property
+    def outcome_unknown(self) -> bool:
+        """True if its last transaction was to be ended, and no answer has said how it ended."""
+        return self._own.states.now in (State.UNKNOWN, State.COMMITTING, State.ABORTING)
+
+    @property
     def next_identities(self) -> set[tuple[int, int]]:
         """Producer id and epoch that the coordinator may have while no other owner has taken the id. There are two: an
         end whose answer was lost may have raised the epoch.

@@ -158,7 +158,8 @@ class Transaction:
         """Write the rows of several topics as :meth:`send` does. The commit waits for them if this does not ``wait``.
 
         ``topics`` are facts that are known; those of other topics are read now. Partitions that rows go to ``soon`` are
-        added in the same request. With ``more``, rows that do not fill a request wait for those of the next call.
+        added in the same request. With ``more``, rows that do not fill a request wait for those of the next call. If a
+        topic is missing, nothing of the call is sent, and the transaction may be committed without it.
         """
         self._require_open()
         new = {topic for topic in rows if topic not in self._writer}
@@ -194,8 +195,6 @@ class Transaction:
                 )
         metadata = group if isinstance(group, GroupMetadata) else GroupMetadata(group)
         self._offsets.setdefault(metadata, {}).update(offsets)
-
-    # ---- what comes back
 
     @synchronized
     def accept(self, receipts: Iterable[Receipt]) -> None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pyarrow as pa
 
-from semel.errors import Fenced
+from semel.errors import Fenced, Retriable
 from semel.transaction.ownership import SESSION
 from semel.transaction.positions import GroupOffsets
 from semel.transaction.producer import Producer
@@ -40,6 +40,18 @@ class SessionProducer:
     def open(self) -> bool:
         """True if a transaction has begun and not ended."""
         return self._transaction is not None and self._transaction.open
+
+    def check_outcome(self) -> None:
+        """Raise :class:`~semel.errors.Retriable` tagged OUTCOME_UNKNOWN if it is not known how the last transaction
+        ended.
+        """
+        if self._producer.outcome_unknown:
+            raise Retriable(
+                f"it is not known whether the last transaction of {self._producer.transactional_id!r} was committed."
+                " It is committed with its positions, or not at all. Open the session again: it reads on where the"
+                " group stands.",
+                tag="OUTCOME_UNKNOWN",
+            )
 
     def take_over(self) -> None:
         """Take the id. Raises what :meth:`GroupOffsets.take_over` raises."""

@@ -272,6 +272,7 @@ class Session:
         """
         if self._assigned is None:
             self._check_begun()
+            self._producer.check_outcome()
             return False
         assigned = self._assigned
         self._polls.check()

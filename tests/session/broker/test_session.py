@@ -92,6 +92,32 @@ def test_an_interrupted_commit_commits_nothing_when_it_is_called_again(
     assert_exactly_once(servers, target, source=source, id="json:$.id", timeout=60)
 
 
+def test_a_commit_of_which_no_answer_is_known_is_not_called_undone(
+    servers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = create(servers, "unanswered-in", PARTITIONS), create(servers, "unanswered-out", PARTITIONS)
+    fill(servers, source, range(100))
+
+    def interrupt(passed: Step, _: str) -> None:
+        if passed is OwnerStep.COMMIT_ANSWERED:
+            monkeypatch.setattr(semel.steps, "_observer", None)
+            raise KeyboardInterrupt
+
+    with semel.Cluster({"bootstrap.servers": servers}) as cluster:
+        with cluster.session("unanswered", group="unanswered", topics=[source]) as session:
+            session.send(target, copied(next(iter(session))))
+            monkeypatch.setattr(semel.steps, "_observer", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                session.commit()
+            with pytest.raises(semel.Retriable, match="OUTCOME_UNKNOWN"):
+                session.commit()
+        with cluster.session("unanswered", group="unanswered", topics=[source]) as session:
+            while (batch := session.poll(2)) is not None:
+                session.send(target, copied(batch))
+                assert session.commit()
+    assert_exactly_once(servers, target, source=source, id="json:$.id", timeout=60)
+
+
 def test_batches_have_at_most_max_poll_records_and_a_commit_between_two_is_exact(servers: str) -> None:
     source = create(servers, "small-in", PARTITIONS)
     fill(servers, source, range(100))

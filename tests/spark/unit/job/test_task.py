@@ -43,7 +43,7 @@ def test_what_nobody_has_thought_of_is_answered_with_its_cause() -> None:
     told = result_of(unknown, iter(ROWS))
     assert isinstance(told, AbortAndRetry)
     assert told.tag == "TASK_BROKE"
-    assert "OverflowError: too much (test_write_stage.py, line " in told.message
+    assert "OverflowError: too much (test_task.py, line " in told.message
 
 
 def test_our_refusal_is_theanswer() -> None:
