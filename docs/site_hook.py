@@ -1,7 +1,7 @@
 """What MkDocs is told beyond ``mkdocs.yml``: pages that lie outside ``docs`` are pages of the site too.
 
-``README.md`` is its first page, ``model/README.md`` another one, and the examples are files. Links among all of these
-are written as GitHub follows them, and are turned here into those of the site.
+``README.md`` is its first page, ``CONTRIBUTING.md`` and ``model/README.md`` are others, and the examples are files.
+Links among all of these are written as GitHub follows them, and are turned here into those of the site.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
-PAGES = {"README.md": "index.md", "model/README.md": "model.md"}
+PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "model/README.md": "model.md"}
 _REPOSITORY = {page: path for path, page in PAGES.items()}
 _LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)#\s]+)")
 
