@@ -12,7 +12,6 @@ A prepared transaction has neither. Its position is the text that the caller kee
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Protocol
 
 from semel.errors import AbortAndRetry, ConfigError, Fenced
 from semel.steps import OwnerStep, reached
@@ -34,18 +33,22 @@ from semel.wire.metadata import Leaders, Topic, TopicPartition
 __all__ = ["GroupOffsets", "Positions", "ProgressRecords"]
 
 
-class Positions(Protocol):
-    """Where the positions of an owner live."""
+class Positions:
+    """Where the positions of an owner live. A strategy without a step of its own does nothing there."""
 
-    @property
-    def partitions(self) -> frozenset[TopicPartition]:
-        """The partitions that each transaction has beside those of its rows."""
+    #: The partitions that each transaction has beside those of its rows.
+    partitions: frozenset[TopicPartition] = frozenset()
+
+    def __init__(self, own: Ownership) -> None:
+        self._own = own
 
     def take_over(self, outputs: Collection[str], group: str | None) -> None:
         """Take the id over, and learn what was committed under it."""
+        raise NotImplementedError(type(self).__name__)
 
     def healer(self, ended: EndedTransaction | None = None) -> HealCallback:
         """Return what settles rows whose marker was lost: of the ``ended`` transaction, or of the owners before."""
+        raise NotImplementedError(type(self).__name__)
 
     def check_outputs(self, names: Collection[str]) -> None:
         """Raise :class:`ConfigError` for a topic that rows must not go to."""
@@ -67,6 +70,8 @@ class Positions(Protocol):
 
         ``groups`` are the partitions whose offsets it commits. ``meanwhile`` is called while the answer is on its way.
         """
+        meanwhile()
+        return {}
 
     def before_offsets(self, groups: Mapping[str, Collection[TopicPartition]]) -> None:
         """Wait for what former owners left pending in these groups."""
@@ -78,17 +83,13 @@ class Positions(Protocol):
         """Take note that it is committed."""
 
 
-class ProgressRecords:
+class ProgressRecords(Positions):
     """The progress topic: each owner reads there what was committed."""
 
     def __init__(self, own: Ownership) -> None:
-        self._own = own
+        super().__init__(own)
+        self.partitions = frozenset({own.progress.partition})
         self._recorded = Progress()
-
-    @property
-    def partitions(self) -> frozenset[TopicPartition]:
-        """The partition of this id."""
-        return frozenset({self._own.progress.partition})
 
     def take_over(self, outputs: Collection[str], group: str | None) -> None:
         """Fence, read progress, see markers (PROTOCOL 2)."""
@@ -146,19 +147,12 @@ class ProgressRecords:
         self._own.committed = ProgressRecord(offset, identity.producer_id, identity.epoch, self._recorded, True)
 
 
-class GroupOffsets:
+class GroupOffsets(Positions):
     """The offsets of a consumer group, in the transaction with the rows.
 
-    The next owner of the partitions reads where to resume, and the group's generation fences the former owner.
+    The next owner of the partitions reads where to resume, and the group's generation fences the former owner. A member
+    reads stable offsets when partitions are assigned to it, so no owner waits for pending ones.
     """
-
-    def __init__(self, own: Ownership) -> None:
-        self._own = own
-
-    @property
-    def partitions(self) -> frozenset[TopicPartition]:
-        """None: the brokers add the group's."""
-        return frozenset()
 
     def take_over(self, outputs: Collection[str], group: str | None) -> None:
         """Take the id: a predecessor with the same one is fenced, what it left open is aborted and seen to have ended.
@@ -201,35 +195,6 @@ class GroupOffsets:
         for an operator (``semel txn heal``): no progress says it.
         """
         return _NoHealing()
-
-    def check_outputs(self, names: Collection[str]) -> None:
-        """Allow all."""
-
-    def check_kept(self) -> None:
-        """Do nothing: a group's offsets are the brokers'."""
-
-    def check_topics(self, found: Mapping[str, Topic]) -> None:
-        """Do nothing."""
-
-    def write(
-        self,
-        progress: Progress | None,
-        wrote: Mapping[TopicPartition, Written],
-        groups: Mapping[str, Collection[TopicPartition]],
-        meanwhile: Callable[[], None],
-    ) -> Mapping[TopicPartition, Written]:
-        """Write nothing."""
-        meanwhile()
-        return {}
-
-    def before_offsets(self, groups: Mapping[str, Collection[TopicPartition]]) -> None:
-        """Do nothing: a member reads stable offsets when partitions are assigned to it."""
-
-    def check_written(self, written: Mapping[TopicPartition, Written], leaders: Leaders) -> None:
-        """Do nothing."""
-
-    def committed(self, identity: Identity, written: Mapping[TopicPartition, Written]) -> None:
-        """Do nothing."""
 
 
 class _NoHealing:
