@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -17,34 +16,13 @@ import semel
 import semel.steps
 from semel.database import Outbox, metadata
 from semel.sandbox import Sandbox
-from semel.sandbox.settings import TWO_PHASE_COMMIT
 from semel.steps import OutboxStep, TwoPhaseStep
 from semel.testing.postgres import Postgres
 from semel.testing.records import read
-from tests.database.support.outbox_place import Base, Order, Place, at, make_place
+from tests.database.support.outbox_place import Base, Order, Place, at
 from tests.support.topics import create
 
 S = TypeVar("S", "sa.Select[Any]", sa.Delete)
-
-
-@pytest.fixture(scope="module")
-def brokers() -> Iterator[Sandbox]:
-    soon = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
-    with Sandbox.start(settings={**TWO_PHASE_COMMIT, **soon}) as sandbox:
-        yield sandbox
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    with Postgres() as server:
-        yield server
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def place(request: pytest.FixtureRequest, brokers: Sandbox, tmp_path: Path) -> Iterator[Place]:
-    sqlite = request.param == "sqlite"
-    url = f"sqlite:///{tmp_path}/orders.db" if sqlite else request.getfixturevalue("postgres").url
-    yield from make_place(brokers, url)
 
 
 def test_both_or_neither(place: Place) -> None:

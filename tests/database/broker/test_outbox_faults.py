@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
@@ -16,33 +15,12 @@ import semel
 import semel.steps
 from semel.database import Outbox
 from semel.sandbox import Sandbox
-from semel.sandbox.settings import TWO_PHASE_COMMIT
 from semel.steps import OutboxStep, Step, TwoPhaseStep
 from semel.testing.postgres import Postgres
 from semel.wire.api.describe_transactions import list_transactions
 from tests.database.support.outbox_place import Order, Place, at, make_place
 from tests.support.cut_commit import CommitProxy, Loses
 from tests.support.waiting import wait_for
-
-
-@pytest.fixture(scope="module")
-def brokers() -> Iterator[Sandbox]:
-    soon = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
-    with Sandbox.start(settings={**TWO_PHASE_COMMIT, **soon}) as sandbox:
-        yield sandbox
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    with Postgres() as server:
-        yield server
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def place(request: pytest.FixtureRequest, brokers: Sandbox, tmp_path: Path) -> Iterator[Place]:
-    sqlite = request.param == "sqlite"
-    url = f"sqlite:///{tmp_path}/orders.db" if sqlite else request.getfixturevalue("postgres").url
-    yield from make_place(brokers, url)
 
 
 @pytest.fixture

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
 import semel
 from semel.sandbox import Sandbox
-from semel.sandbox.settings import TWO_PHASE_COMMIT
 from semel.testing.records import read
 from semel.transaction.two_phase.prepared import Prepared
 from semel.transaction.two_phase.producer import TwoPhaseProducer
@@ -21,24 +19,6 @@ from tests.support.topics import create
 from tests.support.truncate_log import cut_log
 from tests.support.waiting import wait_for
 from tests.two_phase.support.prepared import ROWS, numbers, ongoing, prepare, values
-
-
-@pytest.fixture(scope="module")
-def brokers() -> Iterator[Sandbox]:
-    soon = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
-    with Sandbox.start(settings={**TWO_PHASE_COMMIT, **soon}) as sandbox:
-        yield sandbox
-
-
-@pytest.fixture
-def cluster(brokers: Sandbox) -> Iterator[semel.Cluster]:
-    with semel.Cluster({"bootstrap.servers": brokers.bootstrap_servers}) as opened:
-        yield opened
-
-
-@pytest.fixture
-def topic(brokers: Sandbox) -> str:
-    return create(brokers.bootstrap_servers, f"two-phase-{next(numbers)}", 2)
 
 
 def test_prepared_it_outlives_a_restart_of_the_broker(cluster: semel.Cluster, brokers: Sandbox, topic: str) -> None:

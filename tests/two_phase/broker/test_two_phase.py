@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -13,7 +12,6 @@ from prometheus_client import CollectorRegistry
 
 import semel
 from semel.sandbox import Sandbox
-from semel.sandbox.settings import TWO_PHASE_COMMIT
 from semel.transaction.two_phase import producer as two_phase_producer
 from semel.transaction.two_phase.metrics import METRICS
 from semel.transaction.two_phase.prepared import Prepared
@@ -22,24 +20,6 @@ from tests.support.other_client import delete
 from tests.support.topics import create
 from tests.support.waiting import wait_for
 from tests.two_phase.support.prepared import ROWS, numbers, ongoing, prepare, values
-
-
-@pytest.fixture(scope="module")
-def brokers() -> Iterator[Sandbox]:
-    soon = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
-    with Sandbox.start(settings={**TWO_PHASE_COMMIT, **soon}) as sandbox:
-        yield sandbox
-
-
-@pytest.fixture
-def cluster(brokers: Sandbox) -> Iterator[semel.Cluster]:
-    with semel.Cluster({"bootstrap.servers": brokers.bootstrap_servers}) as opened:
-        yield opened
-
-
-@pytest.fixture
-def topic(brokers: Sandbox) -> str:
-    return create(brokers.bootstrap_servers, f"two-phase-{next(numbers)}", 2)
 
 
 def test_it_is_committed_from_another_process_by_its_text(brokers: Sandbox, cluster: semel.Cluster, topic: str) -> None:
