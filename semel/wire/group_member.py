@@ -109,7 +109,7 @@ class GroupMember(Generic[A]):
         # ---- under this lock
         self._member = ""
         self._generation: Generation[A] | None = None
-        self._settled = self._lost = self._due = self._wanted = self._closing = False
+        self._settled = self._lost = self._due = self._wanted = self._leaving = self._closing = False
         self._error: Exception | None = None
         self._polled_at = time.monotonic()
         #: Of the request at hand.
@@ -174,12 +174,17 @@ class GroupMember(Generic[A]):
             return self.current()
 
     def join_again(self) -> None:
-        """Leave, and join again as a new member: a polled one at its next poll."""
+        """Leave, and join again as a new member: a polled one at its next poll.
+
+        It has left before it joins: the group names the next leader as the former one leaves, among those it has then.
+        """
         with self._changed:
-            member = self._forget()
-            self._wanted = not self._polled and self._error is None
+            member, self._wanted, self._leaving = self._forget(), False, True
             self._changed.notify_all()
         self._leave(member)
+        with self._changed:
+            self._wanted, self._leaving = not self._polled and self._error is None, False
+            self._changed.notify_all()
 
     def close(self) -> None:
         """Leave the group. A static member stays in it until its session times out, so that a restart moves nothing."""
@@ -236,7 +241,7 @@ class GroupMember(Generic[A]):
 
     def _await_turn(self) -> bool:
         with self._changed:
-            self._changed.wait_for(lambda: self._wanted or self._closing)
+            self._changed.wait_for(lambda: (self._wanted and not self._leaving) or self._closing)
             return not self._closing
 
     def _fail(self, error: Exception) -> None:

@@ -165,6 +165,7 @@ def test_the_marker_of_a_partition_that_has_no_leader(kafka3: Sandbox) -> None:
         finally:
             alone.start()
             kafka3.wait_ready()
+        list_offsets(other.client, dict.fromkeys(other.at(1), LATEST), read_committed=False)  # until it leads again
         later = other.init()
         other.add(later, 1)
         assert other.produce(later, ["later"], index=1)[0] == 0

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from semel.config import ClientConfig
 from semel.errors import ConfigError
+from semel.testing.proxy.fault_proxy import FaultProxy
 from semel.wire.api import membership
 from semel.wire.client import Client
 from semel.wire.consumer_protocol import ASSIGNORS, ConsumerProtocol
@@ -26,23 +27,23 @@ Share = frozenset[TopicPartition]
 
 @contextmanager
 def member(
-    servers: str, topic: str, *, session_ms: int = 6_000, poll_ms: int = 20_000, **options: Any
+    servers: str, topic: str, *, session_ms: int = 6_000, poll_ms: int = 20_000, polled: bool = True, **options: Any
 ) -> Iterator[Any]:
     config = ClientConfig.parse({"bootstrap.servers": servers, "metadata.max.age.ms": 200})
-    found = GroupMember(
+    one = GroupMember(
         config,
         f"group-of-{topic}",
         ConsumerProtocol([topic], tuple(ASSIGNORS.values())),
         session_timeout_ms=session_ms,
         rebalance_timeout_ms=poll_ms,
         heartbeat_ms=100,
-        polled=True,
+        polled=polled,
         **options,
     )
     try:
-        yield found
+        yield one
     finally:
-        found.close()
+        one.close()
 
 
 def all_of(topic: str, count: int) -> Share:
@@ -156,6 +157,27 @@ def test_a_member_that_was_removed_joins_under_another_id(servers: str) -> None:
         assert one.current() is None
         assert one.poll().member != second.member
         assert len(membership.members(client, f"group-of-{topic}", "consumer")) == 1
+
+
+def test_a_leader_that_joins_again_has_left_first_so_that_another_one_leads(servers: str) -> None:
+    topic = create(servers, "joins-again", 2)
+    with (
+        FaultProxy(servers) as proxy,
+        member(proxy.bootstrap_servers, topic, polled=False) as first,
+        member(servers, topic, polled=False) as second,
+    ):
+        first.join()
+        second.join()
+        wait_for(lambda: in_one_generation(first, second), "one generation", 60)
+        assert first.current().leads
+        leaves = proxy.delay_request("LeaveGroup", seconds=0.5)
+        before = len(proxy.log)
+        first.join_again()
+        assert leaves.happened.is_set()
+        wait_for(lambda: in_one_generation(first, second), "one generation", 60)
+        asked = [seen.api for seen in proxy.log[before:] if seen.api in ("LeaveGroup", "JoinGroup")]
+        assert asked[:2] == ["LeaveGroup", "JoinGroup"]
+        assert (first.current().leads, second.current().leads) == (False, True)
 
 
 def test_one_that_is_closed_while_it_joins_leaves_no_member_behind(servers: str) -> None:
