@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,23 +12,6 @@ from semel.errors import ConfigError, Retriable
 from semel.testing.postgres import Postgres
 from tests.connect.support.reading import Reader, connected, table_reader
 from tests.support.waiting import wait_for
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    with Postgres() as server:
-        yield server
-
-
-@pytest.fixture
-def table(postgres: Postgres, request: pytest.FixtureRequest) -> str:
-    name = str(request.node.name).partition("[")[0]
-    with connected(postgres) as connection:
-        connection.execute(f'DROP TABLE IF EXISTS "{name}"')
-        connection.execute(
-            f'CREATE TABLE "{name}" (id bigserial PRIMARY KEY, text text, at timestamp NOT NULL DEFAULT now())'
-        )
-    return name
 
 
 def test_rows_that_are_committed_out_of_order_are_not_passed_over(postgres: Postgres, table: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,24 +19,6 @@ from semel.testing.postgres import Postgres
 from tests.connect.support.reading import Reader, connected, table_reader
 from tests.connect.unit.test_config import LINES, WORKER
 from tests.support.waiting import wait_for
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    with Postgres() as server:
-        yield server
-
-
-@pytest.fixture
-def table(postgres: Postgres, request: pytest.FixtureRequest) -> str:
-    name = str(request.node.name).partition("[")[0]
-    with connected(postgres) as connection:
-        connection.execute(f'DROP TABLE IF EXISTS "{name}"')
-        connection.execute(
-            f'CREATE TABLE "{name}" (id bigserial PRIMARY KEY, text text, at timestamp NOT NULL DEFAULT now())'
-        )
-    return name
-
 
 VALUES = {
     "json": ("json", """'{"b": 1,  "a": [1, "x"]}'""", '"{\\"b\\": 1,  \\"a\\": [1, \\"x\\"]}"'),

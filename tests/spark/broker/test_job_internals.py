@@ -28,7 +28,6 @@ from semel.errors import Fenced, Unsupported
 from semel.spark.errors import QueryStopped, error
 from semel.spark.jvm import status_store, streaming_query
 from tests.spark.support.running_queries import PATIENCE, StandIn, ended_jobs, execution, numbers, start
-from tests.spark.support.session import KEPT_STAGES
 from tests.spark.support.spark_books import job_group, many_jobs
 
 
@@ -54,21 +53,6 @@ def test_stage_of_a_finished_job(spark: SparkSession) -> None:
     assert found is not None
     assert (found.id, found.attempt, found.tasks, found.failed) == (number, 0, len(rows), 0)
     assert status_store.stage(spark, 1_000_000) is None
-
-
-@pytest.fixture
-def nothing_is_forgotten(spark: SparkSession) -> None:
-    """For a test of up to ten stages.
-
-    Where Spark keeps all that it may, the next one has it forget a tenth, those that were found done first. A store
-    that keeps many more has stopped forgetting (seen: 977 of 200, with no error): there is nothing to wait for then.
-    """
-    room = 10
-    for _ in range(2 * room):
-        if len(status_store.stages(spark, range(1_000_000))) <= KEPT_STAGES - room:
-            break
-        spark.sparkContext.parallelize([1], 1).count()
-        assert status_store.wait_until_current(spark, PATIENCE)
 
 
 @pytest.mark.usefixtures("nothing_is_forgotten")

@@ -16,8 +16,7 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 
 from semel.spark.jvm import lineage, status_store, streaming_query
 from semel.spark.jvm.values import Plan, Statefulness
-from tests.spark.support.running_queries import PATIENCE, StandIn, answers, ended_jobs, execution, numbers
-from tests.spark.support.session import KEPT_STAGES
+from tests.spark.support.running_queries import StandIn, answers, ended_jobs, execution, numbers
 from tests.spark.support.spark_books import job_group
 
 
@@ -120,21 +119,6 @@ def test_callbacks_own_frame_shows_nothing_of_the_plan(spark: SparkSession) -> N
 
     _, [found] = answers(numbers(spark).groupBy("value").count(), ask, mode="update")
     assert found == "LogicalRDD", "if it shows more one day, the running query's plan is not needed any more"
-
-
-@pytest.fixture
-def nothing_is_forgotten(spark: SparkSession) -> None:
-    """For a test of up to ten stages.
-
-    Where Spark keeps all that it may, the next one has it forget a tenth, those that were found done first. A store
-    that keeps many more has stopped forgetting (seen: 977 of 200, with no error): there is nothing to wait for then.
-    """
-    room = 10
-    for _ in range(2 * room):
-        if len(status_store.stages(spark, range(1_000_000))) <= KEPT_STAGES - room:
-            break
-        spark.sparkContext.parallelize([1], 1).count()
-        assert status_store.wait_until_current(spark, PATIENCE)
 
 
 def _checkpointed(rows: DataFrame, way: str) -> DataFrame:

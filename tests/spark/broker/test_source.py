@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
@@ -45,20 +44,6 @@ def topic() -> str:
 def client(servers: str) -> Iterator[Client]:
     with Client(ClientConfig.parse({"bootstrap.servers": servers})) as opened:
         yield opened
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    queries: list[StreamingQuery] = []
-
-    def begin(df: DataFrame, callback: Batches, checkpoint: Path, **trigger: Any) -> StreamingQuery:
-        writer = df.writeStream.foreachBatch(callback).option("checkpointLocation", str(checkpoint))
-        queries.append(writer.trigger(**(trigger or {"processingTime": "100 milliseconds"})).start())
-        return queries[-1]
-
-    yield begin
-    for query in queries:
-        query.stop()
 
 
 def wait_for_rows(query: StreamingQuery, batches: Batches, rows: int, checkpoint: Path) -> None:

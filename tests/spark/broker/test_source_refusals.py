@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -29,20 +27,6 @@ def servers(kafka: Sandbox) -> str:
 @pytest.fixture
 def topic() -> str:
     return f"spark-source-{next(numbers)}"
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    queries: list[StreamingQuery] = []
-
-    def begin(df: DataFrame, callback: Batches, checkpoint: Path, **trigger: Any) -> StreamingQuery:
-        writer = df.writeStream.foreachBatch(callback).option("checkpointLocation", str(checkpoint))
-        queries.append(writer.trigger(**(trigger or {"processingTime": "100 milliseconds"})).start())
-        return queries[-1]
-
-    yield begin
-    for query in queries:
-        query.stop()
 
 
 def failure(query: StreamingQuery) -> SemelError:

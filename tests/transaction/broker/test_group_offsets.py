@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pyarrow as pa
-import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 import semel
 import semel.transaction.transaction
-from semel.sandbox import Sandbox
 from semel.transaction.progress.record import KafkaSource, Progress, TopicEnd
 from tests.support.other_client import delete, produce, topic_id
 from tests.support.raw_producer import Raw
@@ -18,13 +14,6 @@ from tests.support.topics import create
 from tests.support.waiting import wait_for
 
 ROWS = pa.table({"value": ["x", "y"], "partition": [0, 0]})
-
-
-@pytest.fixture
-def raw(kafka: Sandbox) -> Iterator[Raw]:
-    made = Raw(kafka.bootstrap_servers)
-    yield made
-    made.close()
 
 
 def test_a_topic_that_grows_between_two_transactions(raw: Raw) -> None:

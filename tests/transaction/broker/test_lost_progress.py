@@ -4,7 +4,7 @@ it had never been.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +16,6 @@ import semel.steps
 import semel.transaction.transaction
 from semel.admin.txn_heal import _progress as look_by_hand
 from semel.cli import app
-from semel.sandbox import Sandbox
 from semel.steps import OwnerStep
 from semel.transaction.progress.reader import committed_progress
 from semel.transaction.progress.record import claim_key
@@ -27,26 +26,6 @@ from tests.support.delete_front import cut
 from tests.support.other_client import delete, produce
 from tests.support.raw_producer import Raw
 from tests.transaction.support.lost_progress import ROWS, cluster, numbers, refused
-
-
-@pytest.fixture
-def raw(kafka: Sandbox) -> Iterator[Raw]:
-    made = Raw(kafka.bootstrap_servers)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def kept(raw: Raw) -> str:
-    """A progress topic of its own, with what the id has committed."""
-    name = f"progress-{next(numbers)}"
-    with (
-        cluster(raw) as opened,
-        opened.producer(raw.id, progress_topic=name) as producer,
-        producer.transaction() as txn,
-    ):
-        txn.send(raw.topic, ROWS)
-    return name
 
 
 def test_a_progress_topic_that_was_deleted_is_not_made_anew(raw: Raw, kept: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from functools import partial
 
@@ -35,13 +34,6 @@ from tests.support.waiting import wait_for
 
 ROWS = pa.table({"value": ["x", "y"], "partition": [0, 0]})
 SHORT = {"request.timeout.ms": 500, "delivery.timeout.ms": 4_000}
-
-
-@pytest.fixture
-def raw(kafka: Sandbox) -> Iterator[Raw]:
-    made = Raw(kafka.bootstrap_servers)
-    yield made
-    made.close()
 
 
 def test_a_leader_of_another_epoch_has_no_say(raw: Raw) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
@@ -14,7 +12,6 @@ import semel.transaction.transaction
 from semel.cli import app
 from semel.config import ClientConfig
 from semel.read import raw_log
-from semel.sandbox import Sandbox
 from semel.steps import OwnerStep
 from semel.testing.proxy.fault_proxy import FaultProxy
 from semel.transaction.producer import Producer
@@ -30,26 +27,6 @@ from tests.support.raw_producer import Raw
 from tests.transaction.support.lost_progress import ROWS, cluster, numbers, refused
 
 SHORT = {"request.timeout.ms": 500, "delivery.timeout.ms": 4_000}
-
-
-@pytest.fixture
-def raw(kafka: Sandbox) -> Iterator[Raw]:
-    made = Raw(kafka.bootstrap_servers)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def kept(raw: Raw) -> str:
-    """A progress topic of its own, with what the id has committed."""
-    name = f"progress-{next(numbers)}"
-    with (
-        cluster(raw) as opened,
-        opened.producer(raw.id, progress_topic=name) as producer,
-        producer.transaction() as txn,
-    ):
-        txn.send(raw.topic, ROWS)
-    return name
 
 
 def start(raw: Raw, topic: str) -> bool:
