@@ -140,6 +140,7 @@ def test_the_marker_of_a_partition_that_has_no_leader(kafka3: Sandbox) -> None:
         coordinator = raw.client.connect(TransactionCoordinator(raw.id)).address
         alone = next(node for node in kafka3.nodes if f"127.0.0.1:{node.port}" != coordinator)
         raw.topic = other.topic = create(raw.servers, f"{raw.topic}-alone", 2, on=[alone.id])
+        list_offsets(raw.client, dict.fromkeys(raw.at(0, 1), LATEST), read_committed=False)  # until it leads them
         raw.add(identity, 0)
         assert raw.produce(identity, ["committed"])[0] == 0
         alone.kill()
