@@ -230,26 +230,26 @@ class Cluster:
         self._client.close()
 
 
-def _position(topic: str, given: Start) -> StartSpec:
-    match given:
+def _position(topic: str, start: Start) -> StartSpec:
+    match start:
         case "earliest":
             return Earliest()
         case "latest":
             return Latest()
         case datetime():
-            return AtTimestamp(int(given.timestamp() * 1000), no_match="latest")
+            return AtTimestamp(int(start.timestamp() * 1000), no_match="latest")
         case Mapping():
-            return AtOffsets({topic: given})
+            return AtOffsets({topic: start})
     raise ConfigError(
-        f"{given!r} is no position. Nothing was read. Give earliest, latest, a datetime, or an offset for each"
+        f"{start!r} is no position. Nothing was read. Give earliest, latest, a datetime, or an offset for each"
         " partition: {0: 42}."
     )
 
 
-def _ending(topic: str, given: End) -> EndSpec:
-    found = _position(topic, given)
-    if isinstance(found, Latest | AtOffsets | AtTimestamp):
-        return found
+def _ending(topic: str, end: End) -> EndSpec:
+    spec = _position(topic, end)
+    if isinstance(spec, Latest | AtOffsets | AtTimestamp):
+        return spec
     raise ConfigError(
         "reading cannot end at the earliest offset. Nothing was read. Give latest, a datetime, or an offset for each"
         " partition."

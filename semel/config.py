@@ -90,11 +90,11 @@ class ClientConfig:
             elif (java := only_in_java(name)) is not None:
                 raise java
         warn_of_unused("the Java clients", [name for name in properties if name in MEANINGLESS])
-        given = {name: str(properties[name]).strip() for name in PROPERTIES if properties.get(name) is not None}
+        values = {name: str(properties[name]).strip() for name in PROPERTIES if properties.get(name) is not None}
         config = cls(
             bootstrap_servers=parse_servers(str(properties[_SERVERS])),
             security=Security.parse(properties),
-            **read_fields(cls, given, prefix=prefix),
+            **read_fields(cls, values, prefix=prefix),
         )
         if config.delivery_timeout_ms < config.request_timeout_ms:
             raise ConfigError(
@@ -141,12 +141,12 @@ def parse_servers(text: str) -> tuple[tuple[str, int], ...]:
 
 
 def _server(entry: str) -> tuple[str, int] | None:
-    found = _SERVER.fullmatch(entry)
-    if found is None or (found["protocol"] or "PLAINTEXT").upper() not in PROTOCOLS:
+    match = _SERVER.fullmatch(entry)
+    if match is None or (match["protocol"] or "PLAINTEXT").upper() not in PROTOCOLS:
         return None
-    host, port = found["name"], int(found["port"])
+    host, port = match["name"], int(match["port"])
     if host is None:
-        host = found["bracketed"] or found["bare"]
+        host = match["bracketed"] or match["bare"]
         try:
             ipaddress.IPv6Address(host)
         except ValueError:
@@ -173,7 +173,7 @@ def _unknown(name: str, prefix: str, others: Iterable[str]) -> ConfigError:
             " your query or program: transactionalIdPrefix of a sink, cluster.producer(name) in plain Python.",
             tag="UNKNOWN_OPTION",
         )
-    return unknown(f"{prefix}{name}", [f"{prefix}{known}" for known in (*known_properties(), *others)])
+    return unknown(f"{prefix}{name}", [f"{prefix}{candidate}" for candidate in (*known_properties(), *others)])
 
 
 def _check_forced(name: str, value: str, prefix: str) -> None:

@@ -104,10 +104,10 @@ def _rebuild(cls: type[SemelError], message: str, tag: str) -> SemelError:
 def named(name: str, message: str, tag: str) -> SemelError:
     """Return the error whose class has this name. Raise ``ValueError`` if no class of ours has it."""
     every: tuple[type[SemelError], ...] = (SemelError, *_CLASSES)
-    known = {cls.__name__: cls for cls in every}
-    if name not in known:
+    classes = {cls.__name__: cls for cls in every}
+    if name not in classes:
         raise ValueError(f"{name[:100]!r} is no error of semel")
-    return known[name](message, tag=tag)
+    return classes[name](message, tag=tag)
 
 
 def from_text(text: str) -> SemelError | None:
@@ -117,8 +117,8 @@ def from_text(text: str) -> SemelError | None:
     The last one in the text is the cause nearest to where it was raised.
     """
     names = {cls.__name__: cls for cls in _CLASSES}
-    found = [match for match in _TEXT.finditer(text) if match.group(1) in names]
-    if not found:
+    matches = [match for match in _TEXT.finditer(text) if match.group(1) in names]
+    if not matches:
         return None
-    name, tag, message = found[-1].groups()
+    name, tag, message = matches[-1].groups()
     return names[name](message, tag=tag)

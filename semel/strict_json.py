@@ -39,9 +39,9 @@ def of_kind(kind: type[T], value: object) -> T:
     return value
 
 
-def is_version(found: object, known: int) -> bool:
+def is_version(version: object, supported: int) -> bool:
     """Return whether a document's version is this one. ``true`` and ``1.0`` are not."""
-    return type(found) is int and found == known
+    return type(version) is int and version == supported
 
 
 def _shortened(value: object) -> str:

@@ -88,15 +88,15 @@ def _clock(client: Client) -> Iterator[Check]:
 
 def _compared(clock: Clock) -> Check:
     ahead = "ahead of" if clock.ahead_ms >= 0 else "behind"
-    found = (
+    facts = (
         f"that of controller {clock.node} is {abs(clock.ahead_ms):.0f} ms {ahead} this machine's, give or take"
         f" {clock.doubt_ms:.0f} ms"
     )
     if abs(clock.ahead_ms) - clock.doubt_ms <= _CLOCKS_DIFFER_MS:
-        return Check("clock", found, Result.OK)
+        return Check("clock", facts, Result.OK)
     return Check(
         "clock",
-        found,
+        facts,
         Result.WARNING,
         "Rows without a timestamp of their own get this machine's, and brokers refuse those too far in their future"
         " (message.timestamp.after.max.ms) and delete old ones. Set the clocks by NTP.",
@@ -107,19 +107,19 @@ def _timeouts(client: Client) -> Iterator[Check]:
     config = client.config
     asked = config.transaction_timeout_ms
     try:
-        told = topics.broker_config(client, ["transaction.max.timeout.ms"]).get("transaction.max.timeout.ms")
+        brokers_maximum = topics.broker_config(client, ["transaction.max.timeout.ms"]).get("transaction.max.timeout.ms")
     except ConfigError as error:
-        told = None
+        brokers_maximum = None
         yield Check("transaction.max.timeout.ms", error.message, Result.UNCHECKED)
-    longest = int(told) if told is not None else DEFAULT_TIMEOUT_MS
+    longest = int(brokers_maximum) if brokers_maximum is not None else DEFAULT_TIMEOUT_MS
     timeout = asked or min(DEFAULT_TIMEOUT_MS, longest)
     origin = "as given" if asked else "semel's choice"
-    found = f"{timeout} ms, {origin}" + (f"; the brokers allow {longest} ms" if told is not None else "")
-    if told is not None and timeout > longest:
+    facts = f"{timeout} ms, {origin}" + (f"; the brokers allow {longest} ms" if brokers_maximum is not None else "")
+    if brokers_maximum is not None and timeout > longest:
         advice = "Lower transaction.timeout.ms, or raise the brokers' transaction.max.timeout.ms."
-        yield Check("transaction.timeout.ms", found, Result.REFUSED, advice)
+        yield Check("transaction.timeout.ms", facts, Result.REFUSED, advice)
     else:
-        yield Check("transaction.timeout.ms", found, Result.OK)
+        yield Check("transaction.timeout.ms", facts, Result.OK)
     if config.delivery_timeout_ms >= timeout:
         advice = (
             "A write could be repeated until its transaction has expired. Keep it well below transaction.timeout.ms."
@@ -179,17 +179,17 @@ def _topics(client: Client, names: Sequence[str], role: str, needed: Sequence[st
             )
 
 
-def _led(subject: str, topic: Topic, found: str) -> Iterator[Check]:
+def _led(subject: str, topic: Topic, facts: str) -> Iterator[Check]:
     alone = [(topic.name, index) for index, partition in topic.partitions.items() if partition.leader < 0]
     if alone:
         yield Check(
             subject,
-            f"{found}; no leader: {named(alone)}",
+            f"{facts}; no leader: {named(alone)}",
             Result.WARNING,
             "What needs them waits. Bring their brokers back.",
         )
     else:
-        yield Check(subject, found, Result.OK)
+        yield Check(subject, facts, Result.OK)
 
 
 def _group(client: Client, group: str) -> Iterator[Check]:
@@ -215,13 +215,13 @@ def _group(client: Client, group: str) -> Iterator[Check]:
 
 def _prefix(client: Client, prefix: str, progress_topic: str) -> Iterator[Check]:
     subject = f"prefix {check_prefix(prefix)}"
-    told = describe(client, prefix)  # needs Describe, which Write implies
-    if told is not None and told.state in OPEN:
+    description = describe(client, prefix)  # needs Describe, which Write implies
+    if description is not None and description.state in OPEN:
         advice = (
             "A query of this prefix is at work, or has died: a start ends its transaction and fences it. `semel"
             " txn describe` shows more."
         )
-        yield Check(subject, f"a transaction is open, in state {told.state}", Result.WARNING, advice)
+        yield Check(subject, f"a transaction is open, in state {description.state}", Result.WARNING, advice)
     else:
         yield Check(subject, "no transaction is open", Result.OK)
     yield Check(
@@ -252,13 +252,13 @@ def _resumes(client: Client, prefix: str, progress_topic: str) -> Check:
     topic = ProgressTopic(client, prefix, "query", progress_topic)
     trace = progress_presence(client, prefix, topic, client.deadline())
     if trace is Presence.LOST:
-        found = (
+        facts = (
             f"transactions of the prefix are remembered, and no progress of its query is in {progress_topic}: it"
             " was lost (PROGRESS_LOST)"
         )
         return Check(
             subject,
-            found,
+            facts,
             Result.REFUSED,
             "Name the right --progress-topic, or set it, or forget it on purpose: `semel progress reset`.",
         )
@@ -293,15 +293,15 @@ def _newest(client: Client, topic: ProgressTopic, prefix: str) -> Progress | Non
 
 def _operator(client: Client) -> Iterator[Check]:
     able = authorized_operations.of_cluster(client)
-    found = (
+    facts = (
         "no Describe on the cluster, and so no Alter" if able is None else f"on the cluster: {', '.join(sorted(able))}"
     )
     if able is not None and "Alter" in able:
-        yield Check("operator", found, Result.OK)
+        yield Check("operator", facts, Result.OK)
     else:
         yield Check(
             "operator",
-            found,
+            facts,
             Result.WARNING,
             "Alter on the cluster is needed to write a lost marker, and nothing else is by semel.",
         )
@@ -313,7 +313,7 @@ def _missing(able: Collection[str], needed: Sequence[str]) -> list[str]:
 
 def _lacking(subject: str, able: Collection[str], needed: Sequence[str]) -> Check:
     missing = " and ".join(_missing(able, needed))
-    found = f"the right {missing} is missing" + (
+    facts = f"the right {missing} is missing" + (
         f" (there is {', '.join(sorted(able))})" if able else ", and it may not be there at all"
     )
-    return Check(subject, found, Result.REFUSED, f"Grant {missing}, or use a login that has it.")
+    return Check(subject, facts, Result.REFUSED, f"Grant {missing}, or use a login that has it.")

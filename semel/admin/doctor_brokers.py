@@ -40,15 +40,15 @@ def _broker(node: int, versions: Versions) -> Check:
     level = versions.features.get("transaction.version", 0)
     release = f"Kafka {versions.release}" if versions.release is not None else "a Kafka whose release is not known here"
     metadata = versions.supported.get("metadata.version")
-    found = (
+    facts = (
         f"{release} (metadata.version up to {metadata}), transaction.version={level}, WriteTxnMarkers"
         f" {versions.markers}"
     )
     try:
         versions.check_shared_transactions()
     except Unsupported as error:
-        return Check(subject, found, Result.REFUSED, error.message)
-    return Check(subject, found, Result.OK)
+        return Check(subject, facts, Result.REFUSED, error.message)
+    return Check(subject, facts, Result.OK)
 
 
 def _two_phase_commit(client: Client) -> Check:
@@ -76,7 +76,7 @@ def _two_phase_commit(client: Client) -> Check:
 
 
 def _lost_markers(client: Client) -> Check:
-    found = (
+    facts = (
         "4.3.0 to 4.4.0 lose the marker of a partition that has no leader while a transaction ends: its rows stay"
         " open, and readers wait there. It is not known whether this is one of them"
     )
@@ -84,13 +84,13 @@ def _lost_markers(client: Client) -> Check:
     if "Alter" in able:
         return Check(
             "KAFKA-20734",
-            found,
+            facts,
             Result.OK,
             "semel writes a lost marker itself: this login has Alter on the cluster, which that needs.",
         )
     return Check(
         "KAFKA-20734",
-        found,
+        facts,
         Result.WARNING,
         "semel writes a lost marker itself where its login has Alter on the cluster, which this one has not: then the"
         " query stops and names the partition, for an administrator.",

@@ -16,7 +16,7 @@ __all__ = ["held_back", "lags"]
 
 
 def lags(
-    client: Client, found: Sequence[Progress | None], deadline: Deadline | None = None
+    client: Client, progresses: Sequence[Progress | None], deadline: Deadline | None = None
 ) -> list[dict[TopicPartition, int]]:
     """Return the lag of each progress: how many records a read_committed reader has left, by partition. Only sources of
     this cluster that still exist are counted. Brokers are asked once for the offsets of all.
@@ -27,12 +27,12 @@ def lags(
     Offsets that retention has removed are not counted. Only the start of the reader finds out whether they had been
     read.
     """
-    known = client.existing(
-        {topic for one in found if one is not None for topic, _ in one.positions(client.cluster)}, deadline
+    topics = client.existing(
+        {topic for one in progresses if one is not None for topic, _ in one.positions(client.cluster)}, deadline
     )
-    ids = {name: id_text(topic.id) for name, topic in known.items()}
-    here = [one.positions(client.cluster, ids) if one is not None else {} for one in found]
-    asked = {(topic, index) for read_to in here for topic, index in read_to if index in known[topic].partitions}
+    ids = {name: id_text(topic.id) for name, topic in topics.items()}
+    here = [one.positions(client.cluster, ids) if one is not None else {} for one in progresses]
+    asked = {(topic, index) for read_to in here for topic, index in read_to if index in topics[topic].partitions}
     if not asked:
         return [{} for _ in here]
     first, latest = (
@@ -61,5 +61,5 @@ def held_back(client: Client, topics: Collection[str], deadline: Deadline | None
 
 
 def _there(client: Client, topics: Collection[str], deadline: Deadline | None) -> list[TopicPartition]:
-    known = client.existing(topics, deadline)
-    return [(name, index) for name, topic in known.items() for index in topic.partitions]
+    existing_topics = client.existing(topics, deadline)
+    return [(name, index) for name, topic in existing_topics.items() for index in topic.partitions]

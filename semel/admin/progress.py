@@ -54,7 +54,7 @@ def list_progress(client: Client, *, progress_topic: str = DEFAULT_TOPIC) -> lis
         )
     partitions = [(progress_topic, index) for index in topic.partitions]
     ends = list_offsets(client, dict.fromkeys(partitions, LATEST), read_committed=False, deadline=deadline)
-    found: list[PrefixProgress] = []
+    prefixes: list[PrefixProgress] = []
     for partition in partitions:
         where = f"{partition[0]}-{partition[1]}"
         for key, events in _by_key(read_raw(client, partition, ends[partition].offset, client.deadline())).items():
@@ -65,8 +65,8 @@ def list_progress(client: Client, *, progress_topic: str = DEFAULT_TOPIC) -> lis
                 if settled.forgotten and not settled.open:
                     continue
                 progress, ended = (newest.progress, newest.ended_ms) if newest is not None else (None, -1)
-                found.append(PrefixProgress(*name, progress, bool(settled.open), ended))
-    return sorted(found, key=lambda one: (one.prefix, one.scope))
+                prefixes.append(PrefixProgress(*name, progress, bool(settled.open), ended))
+    return sorted(prefixes, key=lambda one: (one.prefix, one.scope))
 
 
 def _by_key(events: Iterable[LogRecord | EndMarker]) -> dict[bytes, list[LogRecord | EndMarker]]:

@@ -161,19 +161,21 @@ def _offsets(text: str, where: str) -> dict[str, dict[int, int]]:
             raise _refused(
                 f"{where} is semel's own: nothing has to be carried over. Go on with this checkpoint.", "SEMELS_OWN"
             )
-        found = {topic: {int(index): _offset(offset) for index, offset in row.items()} for topic, row in value.items()}
+        offsets = {
+            topic: {int(index): _offset(offset) for index, offset in row.items()} for topic, row in value.items()
+        }
     except (ValueError, AttributeError):
         raise _refused(
             f"{where} is not Spark's `kafka` source: {text:.100}. Only offsets of Kafka can be carried over.",
             "NOT_KAFKA",
         ) from None
-    if not found:
+    if not offsets:
         raise _refused(
             f"{where} has read no topic yet: there is nothing to carry over. Start the new query by its"
             " startingOffsets.",
             "NOT_KAFKA",
         )
-    return found
+    return offsets
 
 
 def _offset(value: object) -> int:

@@ -38,17 +38,17 @@ def scope_of(client: Client, prefix: str, progress_topic: str, chosen: str | Non
     """
     if progress_topic not in client.existing({progress_topic}):
         return None
-    found = [
+    scopes = [
         one.scope
         for one in list_progress(client, progress_topic=progress_topic)
         if one.prefix == prefix and chosen in (None, one.scope)
     ]
-    if len(found) > 1:
+    if len(scopes) > 1:
         raise ConfigError(
-            f"{prefix!r} has progress of a {' and of a '.join(found)}. Nothing was changed. Say which one by --scope.",
+            f"{prefix!r} has progress of a {' and of a '.join(scopes)}. Nothing was changed. Say which one by --scope.",
             tag="SEVERAL_SCOPES",
         )
-    return found[0] if found else None
+    return scopes[0] if scopes else None
 
 
 def is_lost(client: Client, prefix: str, scope: str, progress_topic: str) -> bool:
@@ -88,13 +88,13 @@ def at_offsets(client: Client, before: Progress | None, offsets: Mapping[str, Ma
     topics of ``before``, and sources that are not semel's, keep their positions. Raise :class:`ConfigError` for topics
     that ``before`` does not read, and for offsets that do not exist.
     """
-    known = client.topics(offsets.keys())
-    partitions = [(name, index) for name, topic in known.items() for index in topic.partitions]
-    found = resolve(client, partitions, AtOffsets(offsets), read_committed=True)
-    _check_in_log(client, found)
+    existing_topics = client.topics(offsets.keys())
+    partitions = [(name, index) for name, topic in existing_topics.items() for index in topic.partitions]
+    next_offsets = resolve(client, partitions, AtOffsets(offsets), read_committed=True)
+    _check_in_log(client, next_offsets)
     ends = {
-        name: TopicEnd(id_text(topic.id), {index: found[name, index] for index in topic.partitions})
-        for name, topic in known.items()
+        name: TopicEnd(id_text(topic.id), {index: next_offsets[name, index] for index in topic.partitions})
+        for name, topic in existing_topics.items()
     }
     if before is None or not before.sources:
         return Progress(sources=(KafkaSource(client.cluster, ends),))
@@ -121,14 +121,14 @@ def at_positions(client: Client, sources: Sequence[tuple[str | None, Mapping[str
     Partitions that are not named are left out: the query reads them from their beginning. Raise :class:`ConfigError`
     for topics, partitions and offsets that do not exist.
     """
-    known = client.topics({topic for _, offsets in sources for topic in offsets})
+    existing_topics = client.topics({topic for _, offsets in sources for topic in offsets})
     at = {
         (topic, index): offset
         for _, offsets in sources
         for topic, row in offsets.items()
         for index, offset in row.items()
     }
-    missing = {(topic, index) for topic, index in at if index not in known[topic].partitions}
+    missing = {(topic, index) for topic, index in at if index not in existing_topics[topic].partitions}
     if missing:
         raise ConfigError(
             f"{named(missing)} are not there: the topic has fewer partitions, so it was created again. Nothing was"
@@ -137,7 +137,7 @@ def at_positions(client: Client, sources: Sequence[tuple[str | None, Mapping[str
         )
     _check_in_log(client, at)
     ends = [
-        {topic: TopicEnd(id_text(known[topic].id), dict(row)) for topic, row in offsets.items()}
+        {topic: TopicEnd(id_text(existing_topics[topic].id), dict(row)) for topic, row in offsets.items()}
         for _, offsets in sources
     ]
     return Progress(
@@ -153,19 +153,20 @@ def _at(source: Source, cluster: str, ends: Mapping[str, TopicEnd]) -> Source:
     return replace(source, topics={name: ends.get(name, at) for name, at in source.topics.items()})
 
 
-def _check_in_log(client: Client, found: Mapping[TopicPartition, int]) -> None:
+def _check_in_log(client: Client, next_offsets: Mapping[TopicPartition, int]) -> None:
     first, last = (
-        list_offsets(client, dict.fromkeys(found, which), read_committed=False) for which in (EARLIEST, LATEST)
+        list_offsets(client, dict.fromkeys(next_offsets, which), read_committed=False) for which in (EARLIEST, LATEST)
     )
     outside = {
         partition
-        for partition, offset in found.items()
+        for partition, offset in next_offsets.items()
         if not first[partition].offset <= offset <= last[partition].offset
     }
     if outside:
         one = min(outside)
         raise ConfigError(
             f"{named(outside)} have no such offset: {one[0]}-{one[1]} has {first[one].offset} to {last[one].offset},"
-            f" and {found[one]} was given. Nothing was changed. Give offsets that are there; -2 is the earliest.",
+            f" and {next_offsets[one]} was given. Nothing was changed. Give offsets that are there; -2 is the"
+            " earliest.",
             tag="NO_SUCH_OFFSET",
         )

@@ -93,9 +93,8 @@ def list_transactions(client: Client, *, only_open: bool = True) -> list[Transac
     """
     states = OPEN if only_open else ()
     described = describe_all(client, states)
-    chosen = [
-        found for found in described if not only_open or found.state in OPEN
-    ]  # a transaction may have ended since it was listed
+    # a transaction may have ended since it was listed
+    chosen = [description for description in described if not only_open or description.state in OPEN]
     return sorted(
         _with_held_partitions(client, chosen),
         key=lambda one: (not one.open, one.transaction.started_ms, one.transaction.transactional_id),
@@ -104,14 +103,14 @@ def list_transactions(client: Client, *, only_open: bool = True) -> list[Transac
 
 def describe_transaction(client: Client, transactional_id: str) -> TransactionInfo:
     """Return the description of one id. Raise :class:`ConfigError` if the cluster does not know it."""
-    found = describe(client, transactional_id)
-    if found is None:
+    description = describe(client, transactional_id)
+    if description is None:
         raise ConfigError(
             f"transactional id {transactional_id!r} is not known here: never used, or forgotten after"
             " transactional.id.expiration.ms. Nothing was changed. `semel txn list --all` shows those that are.",
             tag="UNKNOWN_TRANSACTIONAL_ID",
         )
-    (looked_at,) = _with_held_partitions(client, [found])
+    (looked_at,) = _with_held_partitions(client, [description])
     return looked_at
 
 
@@ -120,14 +119,17 @@ def _with_held_partitions(client: Client, described: Sequence[TransactionDescrip
 
     All their partitions are looked up together: an id may be one of thousands.
     """
-    log = _log(client, {partition for found in described for partition in _partitions(found)})
-    return [TransactionInfo(parse(found.transactional_id), found, tuple(_held(found, log))) for found in described]
+    log = _log(client, {partition for description in described for partition in _partitions(description)})
+    return [
+        TransactionInfo(parse(description.transactional_id), description, tuple(_held(description, log)))
+        for description in described
+    ]
 
 
-def _partitions(found: TransactionDescription) -> list[TopicPartition]:
+def _partitions(description: TransactionDescription) -> list[TopicPartition]:
     return (
-        sorted(partition for partition in found.partitions if partition[0] not in _INTERNAL)
-        if found.state in OPEN
+        sorted(partition for partition in description.partitions if partition[0] not in _INTERNAL)
+        if description.state in OPEN
         else []
     )
 
@@ -147,11 +149,11 @@ def _log(client: Client, partitions: Collection[TopicPartition]) -> dict[TopicPa
     }
 
 
-def _held(found: TransactionDescription, log: Mapping[TopicPartition, _Log]) -> Iterator[HeldPartition]:
-    for topic, index in _partitions(found):
+def _held(description: TransactionDescription, log: Mapping[TopicPartition, _Log]) -> Iterator[HeldPartition]:
+    for topic, index in _partitions(description):
         if (topic, index) in log:
             one = log[topic, index]
-            first = one.firsts.get(found.producer_id)
+            first = one.firsts.get(description.producer_id)
             holds = first is not None and first == one.last_stable
             yield HeldPartition(topic, index, first, one.end - one.last_stable if holds else 0)
 

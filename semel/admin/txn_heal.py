@@ -81,7 +81,7 @@ def find_open_rows(
     :class:`Retriable` if brokers do not answer.
     """
     opened = _opened(client, partition, producer_id)
-    description = _told(client, opened, transactional_id)
+    description = _owner_description(client, opened, transactional_id)
     whose = description.transactional_id if description is not None else transactional_id
     settled = _progress(client, whose, progress_topic) if whose is not None else ProgressLog(())
     if not owner_gone and (description is None or description.producer_id != producer_id):
@@ -201,8 +201,8 @@ def _check_no_other_end(client: Client, shown: OpenRows, deadline: Deadline, *, 
 
 def _opened(client: Client, partition: TopicPartition, producer_id: int) -> OpenTransaction:
     there = open_transactions(client, [partition])[partition]
-    found = next((one for one in there if one.producer_id == producer_id), None)
-    if found is None:
+    opened = next((one for one in there if one.producer_id == producer_id), None)
+    if opened is None:
         others = ", ".join(str(one.producer_id) for one in there)
         raise ConfigError(
             f"{partition[0]}-{partition[1]} has no open rows of producer id {producer_id}"
@@ -210,30 +210,30 @@ def _opened(client: Client, partition: TopicPartition, producer_id: int) -> Open
             + "Nothing was changed. `semel txn list` shows what holds readers back elsewhere.",
             tag="NOTHING_TO_HEAL",
         )
-    return found
+    return opened
 
 
-def _told(client: Client, opened: OpenTransaction, claimed: str | None) -> TransactionDescription | None:
+def _owner_description(client: Client, opened: OpenTransaction, claimed: str | None) -> TransactionDescription | None:
     """Return the description of these rows' owner by its coordinator.
 
     Raise :class:`ConfigError` if its transaction has not ended.
     """
     _check_coordinators_present(client, opened.producer_id)
-    found = [
+    descriptions = [
         one for one in describe_all(client, producer_ids=[opened.producer_id]) if one.producer_id == opened.producer_id
     ]
     if claimed is not None:
         description = describe(client, claimed)
-        found += [description] if description is not None else []
-        if any(one.producer_id == opened.producer_id and one.transactional_id != claimed for one in found):
+        descriptions += [description] if description is not None else []
+        if any(one.producer_id == opened.producer_id and one.transactional_id != claimed for one in descriptions):
             raise ConfigError(
-                f"producer id {opened.producer_id} belongs to transactional id {found[0].transactional_id!r}, and not"
-                f" to {claimed!r}. Nothing was changed.",
+                f"producer id {opened.producer_id} belongs to transactional id {descriptions[0].transactional_id!r},"
+                f" and not to {claimed!r}. Nothing was changed.",
                 tag="FOREIGN_PRODUCER_ID",
             )
-    for one in found:
+    for one in descriptions:
         _check_not_open(one)
-    return found[0] if found else None
+    return descriptions[0] if descriptions else None
 
 
 def _check_named(opened: OpenTransaction, settled: ProgressLog) -> None:
@@ -263,13 +263,13 @@ def _check_coordinators_present(client: Client, producer_id: int) -> None:
         )
 
 
-def _check_not_open(found: TransactionDescription) -> None:
-    if found.state in OPEN:
+def _check_not_open(description: TransactionDescription) -> None:
+    if description.state in OPEN:
         raise ConfigError(
-            f"the coordinator says of {found.transactional_id!r} (producer id {found.producer_id}): {found.state}."
-            " That transaction has not ended, so its marker is not lost. Nothing was changed. One that is being"
-            " ended (Prepare…) ends by itself; an Ongoing one is ended by its owner, by its timeout, or by: semel"
-            f" txn abort {found.transactional_id}",
+            f"the coordinator says of {description.transactional_id!r} (producer id {description.producer_id}):"
+            f" {description.state}. That transaction has not ended, so its marker is not lost. Nothing was changed. One"
+            " that is being ended (Prepare…) ends by itself; an Ongoing one is ended by its owner, by its timeout, or"
+            f" by: semel txn abort {description.transactional_id}",
             tag="TRANSACTION_OPEN",
         )
 

@@ -143,23 +143,23 @@ def _standing_by(worker: Worker) -> str:
     return f"standing by: {worker.leader_url or 'another worker'} leads"
 
 
-def _test(console: Console, given: list[str], places: list[str]) -> None:
+def _test(console: Console, arguments: list[str], places: list[str]) -> None:
     """Run ``semel connect test CLASS CONNECTOR.properties``."""
-    if len(given) != 2:
+    if len(arguments) != 2:
         raise typer.BadParameter("give the connector's class and its properties", param_hint="test")
     with needs_extras("semel connect test", "spark,connect,testing"):
         from semel.testing.connector import check_connector
     os.environ["PYTHONPATH"] = os.pathsep.join([*places, os.environ.get("PYTHONPATH", "")])
-    found = check_connector({**read_properties(Path(given[1])), "connector.class": given[0]}, console.print)
-    console.print(f"killed at {', '.join(step.value for step in found.struck) or 'no step'}")
-    if found.unreached:
-        console.print(f"too short a source to be killed at {', '.join(step.value for step in found.unreached)}")
-    for what, records in (("lost", found.lost), ("doubled", found.doubled)):
+    findings = check_connector({**read_properties(Path(arguments[1])), "connector.class": arguments[0]}, console.print)
+    console.print(f"killed at {', '.join(step.value for step in findings.struck) or 'no step'}")
+    if findings.unreached:
+        console.print(f"too short a source to be killed at {', '.join(step.value for step in findings.unreached)}")
+    for what, records in (("lost", findings.lost), ("doubled", findings.doubled)):
         for (topic, key, value), count in list(records.items())[:5]:
             console.print(Text(f"{what} {count} times: {topic} {key} {value!s:.200}", style="red"))
-    lost, doubled = sum(found.lost.values()), sum(found.doubled.values())
-    console.print(f"{found.expected:,} records: {lost} lost, {doubled} doubled")
-    if not found.exact or not found.struck:
+    lost, doubled = sum(findings.lost.values()), sum(findings.doubled.values())
+    console.print(f"{findings.expected:,} records: {lost} lost, {doubled} doubled")
+    if not findings.exact or not findings.struck:
         raise typer.Exit(1)
 
 
@@ -173,19 +173,19 @@ class _Shown(ShownProcesses):
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
-        self._told: dict[str, tuple[float, int]] = {}
+        self._shown: dict[str, tuple[float, int]] = {}
 
     def changed(self, name: str) -> None:
         """Start its count again."""
-        self._told.pop(name, None)
+        self._shown.pop(name, None)
 
     def message(self, name: str, message: Mapping[str, Any]) -> None:
         """Print how many records a task has written since it started, now and then."""
         now, records = time.monotonic(), int(message["records"])
         with self.lock:
-            at, before = self._told.get(name, (0.0, 0))
+            at, before = self._shown.get(name, (0.0, 0))
             if records > before and now - at >= _TELL_S:
-                self._told[name] = now, records
+                self._shown[name] = now, records
                 self.console.print(
                     Text(f"{name} {records:,} records in {int(message['polls']):,} polls since its start")
                 )

@@ -64,13 +64,13 @@ def sparks_python() -> Iterator[Check]:
         yield Check(subject, f"{name} does not start", wrong, advice)
         return
     version, semel = answer
-    found = f"{'.'.join(map(str, version))}, with {f'semel {semel}' if semel else 'no semel'} ({path}, {name})"
+    facts = f"{'.'.join(map(str, version))}, with {f'semel {semel}' if semel else 'no semel'} ({path}, {name})"
     if version[:2] != list(sys.version_info[:2]):
-        yield Check(subject, f"{found}; this is {sys.version_info[0]}.{sys.version_info[1]}", wrong, advice)
+        yield Check(subject, f"{facts}; this is {sys.version_info[0]}.{sys.version_info[1]}", wrong, advice)
     elif semel != __version__:
-        yield Check(subject, found if semel is None else f"{found}; this is {__version__}", wrong, advice)
+        yield Check(subject, facts if semel is None else f"{facts}; this is {__version__}", wrong, advice)
     else:
-        yield Check(subject, found, Result.OK)
+        yield Check(subject, facts, Result.OK)
     if os.environ.get("PYTHONDONTWRITEBYTECODE"):
         what = "is set: each Python process that Spark starts compiles PySpark again, and a query takes a minute longer"
         yield Check("PYTHONDONTWRITEBYTECODE", what, Result.WARNING, "Unset it where Spark runs.")

@@ -66,19 +66,19 @@ def serving_metrics(port: int | None, collector: Callable[[], Collector]) -> Ite
         yield
 
 
-def spark_settings(given: list[str] | None) -> dict[str, str]:
+def spark_settings(pairs: list[str] | None) -> dict[str, str]:
     """Return the settings of ``--conf``."""
-    wrong = next((one for one in given or () if one.find("=") < 1), None)
+    wrong = next((one for one in pairs or () if one.find("=") < 1), None)
     if wrong is not None:
         raise typer.BadParameter(f"{wrong!r} is not NAME=VALUE", param_hint="--conf")
-    return dict(one.split("=", 1) for one in given or ())
+    return dict(one.split("=", 1) for one in pairs or ())
 
 
-def python_files(given: str | None) -> tuple[list[str], list[str]]:
+def python_files(py_files: str | None) -> tuple[list[str], list[str]]:
     """Return the files of ``--py-files``, and the places where this program finds their modules, which it can import
     now.
     """
-    files = [path for path in (given or "").split(",") if path]
+    files = [path for path in (py_files or "").split(",") if path]
     places = [str(Path(path).absolute().parent) if path.endswith(".py") else path for path in files]
     sys.path[:0] = places
     return files, places

@@ -67,12 +67,14 @@ def run(
         raise typer.BadParameter("these are for workers on Spark: say how many by --tasks", param_hint="--tasks")
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     logging.getLogger("semel").setLevel(logging.INFO)
-    found = _load(file)
-    on_stop_signal(found.stop, "what is done is committed, then it stops")
-    log.info("application %r runs", found.application_id)
-    collector = partial(StreamsCollector, found.application_id, found.counts, lambda: found.dropped_records)
+    streams_app = _load(file)
+    on_stop_signal(streams_app.stop, "what is done is committed, then it stops")
+    log.info("application %r runs", streams_app.application_id)
+    collector = partial(
+        StreamsCollector, streams_app.application_id, streams_app.counts, lambda: streams_app.dropped_records
+    )
     with serving_metrics(metrics_port, collector):
-        found.run()
+        streams_app.run()
 
 
 def _run_on_executors(
@@ -86,12 +88,12 @@ def _run_on_executors(
     console = Console(soft_wrap=True)
     files, _ = python_files(py_files)
     read = AppFile.read(file)
-    found = read.load()
-    check(found)
-    console.print(f"application {found.application_id}: {tasks} workers; starting Spark")
-    launcher = Launcher(session_of_processes(f"semel streams {found.application_id}", master, settings, files))
+    streams_app = read.load()
+    check(streams_app)
+    console.print(f"application {streams_app.application_id}: {tasks} workers; starting Spark")
+    launcher = Launcher(session_of_processes(f"semel streams {streams_app.application_id}", master, settings, files))
     asked_to_end = until_asked_to_end()
-    executors = Executors(launcher, read, found, tasks, ShownProcesses(console).change)
+    executors = Executors(launcher, read, streams_app, tasks, ShownProcesses(console).change)
     while executors.running and not asked_to_end.wait(_POLL_S):
         pass
     ended_well = asked_to_end.is_set()
@@ -111,8 +113,8 @@ def describe(
     """Print the topology as Kafka Streams does, without a broker."""
     from semel.streams.topology.mermaid import mermaid
 
-    found = _load(file)
-    typer.echo(mermaid(found.topology) if as_mermaid else found.describe())
+    streams_app = _load(file)
+    typer.echo(mermaid(streams_app.topology) if as_mermaid else streams_app.describe())
 
 
 @app.command(epilog=examples("semel streams state app.py counts", "semel streams state app.py counts --key alice"))
@@ -126,9 +128,9 @@ def state(
     """Show the entries of a store at the last commit, read from its changelog."""
     from semel.streams.lookup import look_up
 
-    found = _load(file)
-    with Client(found.settings.client) as client:
-        entries = list(islice(look_up(client, found.topology, store, key), limit))
+    streams_app = _load(file)
+    with Client(streams_app.settings.client) as client:
+        entries = list(islice(look_up(client, streams_app.topology, store, key), limit))
     if as_json:
         print_json(entries)
         return
@@ -148,9 +150,9 @@ def reset(file: File, yes: Annotated[bool, typer.Option("--yes", help="Do not as
     from semel.streams.reset import plan_reset
     from semel.streams.reset import reset as carry_out
 
-    found = _load(file)
-    with Client(found.settings.client) as client:
-        planned = plan_reset(client, found)
+    streams_app = _load(file)
+    with Client(streams_app.settings.client) as client:
+        planned = plan_reset(client, streams_app)
         console = Console(soft_wrap=True)
         console.print(f"{planned.application_id}: the group's offsets are deleted")
         for name in (*planned.topics, *([str(planned.folder)] if planned.folder else [])):

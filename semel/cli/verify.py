@@ -96,14 +96,14 @@ def check(
                 " Name it."
             )
         with connect(bootstrap_server, command_config) as client, _bar(quiet=as_json) as on_progress:
-            found = verify(client, asked, source, examples=show, directory=temporary, on_progress=on_progress)
+            result = verify(client, asked, source, examples=show, directory=temporary, on_progress=on_progress)
     if as_json:
-        print_json(_value(found))
+        print_json(_value(result))
     else:
-        _show(Console(soft_wrap=True), found)
-    if not found.clean or not found.topic.records:
+        _show(Console(soft_wrap=True), result)
+    if not result.clean or not result.topic.records:
         raise typer.Exit(1)
-    if found.fewer:
+    if result.fewer:
         raise typer.Exit(3)
 
 
@@ -140,27 +140,29 @@ def _bar(*, quiet: bool) -> Iterator[OnProgress]:
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
-def _show(console: Console, found: Verified) -> None:
-    for read in filter(None, (found.topic, found.source)):
+def _show(console: Console, result: Verified) -> None:
+    for read in filter(None, (result.topic, result.source)):
         console.print(_what_was_read(read))
     table = Table("looked for", "found", "", box=None, header_style="bold", padding=(0, 2))
-    table.add_row("duplicates", _ids(found.duplicated), f"{_records(found.surplus)} too many" if found.surplus else "")
-    if found.lost is None:
+    table.add_row(
+        "duplicates", _ids(result.duplicated), f"{_records(result.surplus)} too many" if result.surplus else ""
+    )
+    if result.lost is None:
         table.add_row("losses", "not checked", "name the topic that it was made from: --against TOPIC")
     else:
-        table.add_row("losses", _ids(found.lost), "in the source, and not in the topic" if found.lost else "")
+        table.add_row("losses", _ids(result.lost), "in the source, and not in the topic" if result.lost else "")
         table.add_row(
-            "strangers", _ids(found.strangers or 0), "in the topic, and not in the source" if found.strangers else ""
+            "strangers", _ids(result.strangers or 0), "in the topic, and not in the source" if result.strangers else ""
         )
     print_table(console, table)
-    if not found.topic.records:
+    if not result.topic.records:
         console.print("not one record lies there, so nothing was checked: is it the right part of the topic?")
-    for note in _notes(found):
+    for note in _notes(result):
         console.print(note)
     for kind, title in (("duplicated", "duplicate"), ("lost", "lost"), ("strangers", "stranger")):
-        if found.examples[kind]:
+        if result.examples[kind]:
             console.print()
-            print_table(console, _examples(found, title, found.examples[kind]))
+            print_table(console, _examples(result, title, result.examples[kind]))
 
 
 def _ids(count: int) -> str:
@@ -184,23 +186,23 @@ def _what_was_read(read: Read) -> str:
     return text
 
 
-def _notes(found: Verified) -> Iterator[str]:
-    if found.repeated:
+def _notes(result: Verified) -> Iterator[str]:
+    if result.repeated:
         yield (
-            f"{found.repeated:,} ids are more than once in the topic and in the source: they are not counted as"
+            f"{result.repeated:,} ids are more than once in the topic and in the source: they are not counted as"
             " duplicates"
         )
-    if found.fewer:
+    if result.fewer:
         yield (
-            f"{found.fewer:,} ids are more often in the source than in the topic: this id does not show whether rows"
+            f"{result.fewer:,} ids are more often in the source than in the topic: this id does not show whether rows"
             " of them are missing (status 3)"
         )
-    if found.duplicated:
+    if result.duplicated:
         yield (
             "an output that writes an id again on purpose (sums in update mode) has each new value here as a"
             " duplicate: compare the newest values instead"
         )
-    if found.lost:
+    if result.lost:
         yield ("new rows that the pipeline has not copied yet count as lost: `semel progress list` shows the lag")
         yield (
             "rows that the pipeline filters out count as lost too: compare with a topic that has the same ids, or"
@@ -208,8 +210,8 @@ def _notes(found: Verified) -> Iterator[str]:
         )
 
 
-def _examples(found: Verified, title: str, examples: Sequence[Example]) -> Table:
-    source = found.source is not None
+def _examples(result: Verified, title: str, examples: Sequence[Example]) -> Table:
+    source = result.source is not None
     table = Table(
         title,
         "times",
@@ -235,18 +237,18 @@ def _text(one: bytes) -> str:
     return one.decode(errors="backslashreplace")
 
 
-def _value(found: Verified) -> dict[str, Any]:
+def _value(result: Verified) -> dict[str, Any]:
     return {
-        "clean": found.clean,
-        "topic": _read_value(found.topic),
-        "source": _read_value(found.source) if found.source is not None else None,
-        "ids": found.ids,
-        "duplicated": found.duplicated,
-        "surplus_records": found.surplus,
-        "lost": found.lost,
-        "strangers": found.strangers,
-        "repeated_in_source": found.repeated if found.source is not None else None,
-        "fewer_than_in_source": found.fewer if found.source is not None else None,
+        "clean": result.clean,
+        "topic": _read_value(result.topic),
+        "source": _read_value(result.source) if result.source is not None else None,
+        "ids": result.ids,
+        "duplicated": result.duplicated,
+        "surplus_records": result.surplus,
+        "lost": result.lost,
+        "strangers": result.strangers,
+        "repeated_in_source": result.repeated if result.source is not None else None,
+        "fewer_than_in_source": result.fewer if result.source is not None else None,
         "examples": {
             kind: [
                 {
@@ -257,7 +259,7 @@ def _value(found: Verified) -> dict[str, Any]:
                 }
                 for one in examples
             ]
-            for kind, examples in found.examples.items()
+            for kind, examples in result.examples.items()
         },
     }
 

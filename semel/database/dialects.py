@@ -58,8 +58,8 @@ def dialect_of(engine: Engine) -> Dialect:
             " outbox in a thread (asyncio.to_thread).",
             tag="OUTBOX_DATABASE",
         )
-    known: dict[str, Callable[[], Dialect]] = {"postgresql": _PostgreSQL, "sqlite": _SQLite}
-    if engine.dialect.name not in known:
+    dialects: dict[str, Callable[[], Dialect]] = {"postgresql": _PostgreSQL, "sqlite": _SQLite}
+    if engine.dialect.name not in dialects:
         raise Unsupported(
             f"the outbox does not know the database {engine.dialect.name!r}. Nothing was written. Use PostgreSQL or"
             " SQLite.",
@@ -75,13 +75,13 @@ def dialect_of(engine: Engine) -> Dialect:
             " written. Give the outbox an engine without it.",
             tag="OUTBOX_AUTOCOMMIT",
         )
-    return known[engine.dialect.name]()
+    return dialects[engine.dialect.name]()
 
 
-def _check_setting(name: str, found: object, wanted: str, *, good: bool) -> None:
+def _check_setting(name: str, value: object, wanted: str, *, good: bool) -> None:
     if not good:
         raise ConfigError(
-            f"the database has {name}={found}, so a COMMIT that it has answered can be lost, and Kafka would have"
+            f"the database has {name}={value}, so a COMMIT that it has answered can be lost, and Kafka would have"
             f" followed it. Nothing was written. Set {name}={wanted} for the connections of the outbox.",
             tag="OUTBOX_NOT_DURABLE",
         )
@@ -105,8 +105,8 @@ class _PostgreSQL:
         bounded = f"{self._ASKED}, set_config('idle_in_transaction_session_timeout', '{_SILENT_MS}', true)"
         self._check(connection.exec_driver_sql(bounded).one())
 
-    def _check(self, found: Iterable[object]) -> None:
-        for name, value in zip(self._SETTINGS, found, strict=False):
+    def _check(self, values: Iterable[object]) -> None:
+        for name, value in zip(self._SETTINGS, values, strict=False):
             _check_setting(name, value, "on", good=value != "off")
 
     def bound_wait(self, connection: Connection) -> None:
@@ -123,10 +123,10 @@ class _PostgreSQL:
             " AND l.pid <> pg_backend_pid()"
         )
         with engine.connect() as connection:
-            found = connection.execute(asked).all()
+            rows = connection.execute(asked).all()
         sessions = "; ".join(
             f"process {pid} ({name or 'no application_name'} from {address or 'a local socket'}, {state} since {since})"
-            for pid, name, address, state, since in found
+            for pid, name, address, state, since in rows
         )
         return f"Blocked by {sessions or 'a session that is gone now'}. Ended by SELECT pg_terminate_backend(<process>)"
 

@@ -167,18 +167,20 @@ class Ledger:
     def texts(self) -> list[Prepared]:
         """Return the texts that are decided and not forgotten yet."""
         with self._engine.connect() as connection:
-            found = connection.execute(
+            texts = connection.execute(
                 select(prepared_texts.c.text).where(prepared_texts.c.prefix == self._prefix)
             ).scalars()
-            return [Prepared.parse(one) for one in found]
+            return [Prepared.parse(one) for one in texts]
 
     def newest(self) -> dict[str, Identity] | None:
         """Return the newest decided unit of each id. None for tables of an older semel, which do not say."""
         with self._engine.connect() as connection:
             stored = connection.execute(select(owners.c.format).where(owners.c.prefix == self._prefix)).scalar_one()
-            found = connection.execute(select(newest_units).where(newest_units.c.prefix == self._prefix))
-            known = {row.transactional_id: Identity(row.transactional_id, row.producer_id, row.epoch) for row in found}
-            return known if stored == FORMAT else None
+            rows = connection.execute(select(newest_units).where(newest_units.c.prefix == self._prefix))
+            identities = {
+                row.transactional_id: Identity(row.transactional_id, row.producer_id, row.epoch) for row in rows
+            }
+            return identities if stored == FORMAT else None
 
     def take_as_newest(self, units: Collection[Identity]) -> None:
         """Take these as the newest decided units of their ids."""
@@ -195,8 +197,8 @@ class Ledger:
         """Return True if the transaction is decided."""
         with self._engine.connect() as connection:
             where = (prepared_texts.c[name] == value for name, value in _key(prepared).items())
-            found = connection.execute(select(prepared_texts.c.prefix).where(*where))
-            return found.scalar_one_or_none() is not None
+            rows = connection.execute(select(prepared_texts.c.prefix).where(*where))
+            return rows.scalar_one_or_none() is not None
 
     def forget(self, ended: Collection[Prepared]) -> None:
         """Remove the texts of ended transactions."""

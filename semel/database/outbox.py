@@ -104,12 +104,12 @@ class Outbox:
         self._number = self._last = None
         number = -1
 
-        def decide(found: Sequence[TransactionDescription]) -> list[Prepared]:
+        def decide(open_units: Sequence[TransactionDescription]) -> list[Prepared]:
             # first stop all other owners' decisions, then read the decisions
             nonlocal number
             with self._database_errors():
                 if not self._ledger.has_owner():
-                    self._check_first_time(len(found), older_database=older_database)
+                    self._check_first_time(len(open_units), older_database=older_database)
                 self._ledger.ensure_tables()
                 number = self._raise_number()
                 texts = self._ledger.texts()
@@ -124,25 +124,25 @@ class Outbox:
         self._number = number
         return recovered
 
-    def _check_first_time(self, found: int, *, older_database: bool) -> None:
+    def _check_first_time(self, unit_count: int, *, older_database: bool) -> None:
         """Refuse a database that has never had this prefix, if Kafka has units of it."""
         committed = () if older_database else self._cluster.committed_units(self._prefix)
         if self._ledger.has_owner():  # another process has just begun, and these are its units
             return
-        if found:
-            raise self._other_database(found)
+        if unit_count:
+            raise self._other_database(unit_count)
         for unit in committed:
             raise self._older_database(unit)
 
     def _check_newest(self, texts: Sequence[Prepared], *, older_database: bool) -> None:
         """Refuse a database that lacks a unit which Kafka has committed. No other owner decides a unit now."""
         committed = self._cluster.committed_units(self._prefix)
-        known = self._ledger.newest()
-        if known is None or older_database:
+        newest = self._ledger.newest()
+        if newest is None or older_database:
             self._ledger.take_as_newest([*(prepared.identity for prepared in texts), *committed])
             return
         for unit in committed:
-            if is_newer(unit, known.get(unit.transactional_id)):
+            if is_newer(unit, newest.get(unit.transactional_id)):
                 raise self._older_database(unit)
 
     def _older_database(self, unit: Identity) -> ConfigError:

@@ -138,11 +138,16 @@ class Channel:
         return None
 
     def _launch_of(self, request: Request | None) -> Launch | None:
-        given = request.headers.get("Authorization", "") if request is not None else ""
+        authorization = request.headers.get("Authorization", "") if request is not None else ""
         with self._lock:
-            known = list(self._launches.values())
+            launches = list(self._launches.values())
         return next(
-            (one for one in known if secrets.compare_digest(given.encode(), f"{_SCHEME}{one.token}".encode())), None
+            (
+                one
+                for one in launches
+                if secrets.compare_digest(authorization.encode(), f"{_SCHEME}{one.token}".encode())
+            ),
+            None,
         )
 
     def _handle(self, connection: ServerConnection) -> None:

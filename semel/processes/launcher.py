@@ -102,8 +102,8 @@ class Launcher:
             tracker = self._context.statusTracker()
             jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
             stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
-            known = [stage.numActiveTasks > 0 for stage in stages if stage is not None]
-            return any(known) if known else None
+            active = [stage.numActiveTasks > 0 for stage in stages if stage is not None]
+            return any(active) if active else None
         except Exception:  # any error of the gateway means that it does not answer
             return None
 

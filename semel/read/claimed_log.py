@@ -36,17 +36,17 @@ def settle(
     """Return the wanted records in their order, each settled by the next marker of its producer id after it, whatever
     that marker's epoch.
     """
-    found: list[Settled] = []
+    settled: list[Settled] = []
     waiting: dict[int, list[int]] = {}
     for event in events:
         if isinstance(event, EndMarker):
             for index in waiting.pop(event.producer_id, ()):
-                found[index] = replace(found[index], committed=event.commit, ended_ms=event.time_ms)
+                settled[index] = replace(settled[index], committed=event.commit, ended_ms=event.time_ms)
         elif wanted(event):
             if event.transactional:
-                waiting.setdefault(event.producer_id, []).append(len(found))
-            found.append(Settled(event, None if event.transactional else True))
-    return found
+                waiting.setdefault(event.producer_id, []).append(len(settled))
+            settled.append(Settled(event, None if event.transactional else True))
+    return settled
 
 
 def read_settled(
@@ -69,9 +69,9 @@ def read_settled(
     while True:
         # by a deadline of its own: what is open at the last reading is reported, not that there was no time for it
         events = read_raw(client, partition, end, client.deadline())
-        found = settle(events, lambda record: record.offset < claim and wanted(record))
-        if all(one.committed is not None for one in found):
-            return [one.record for one in found if one.committed]
+        settled = settle(events, lambda record: record.offset < claim and wanted(record))
+        if all(one.committed is not None for one in settled):
+            return [one.record for one in settled if one.committed]
         if deadline.passed:
             raise Retriable(
                 f"{subject} in {partition[0]}-{partition[1]} is in a transaction that stays open for"

@@ -132,7 +132,7 @@ class Taken:
         if not self.batches:
             return
         where = self.part.range.name
-        found = portions(
+        batches = portions(
             self.records,
             self.batches,
             start=self.start,
@@ -141,7 +141,7 @@ class Taken:
             where=where,
             timestamp_overflow=timestamp_overflow,
         )
-        for decoded, ends in found:
+        for decoded, ends in batches:
             rows = self.part.columns.arrange(decoded)
             offsets = rows.column("offset")
             for first in range(0, rows.num_rows, max_rows):

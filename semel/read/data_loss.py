@@ -77,23 +77,23 @@ def check_ranges(
     Raise :class:`DataLoss` if something is gone and ``fail_on_data_loss`` is set. A followed range (without end)
     continues at the earliest offset, of the new topic if the topic was created again. ``advice`` as for :func:`report`.
     """
-    found = compare_ranges(client, ranges, deadline)
-    report(found.lost, fail_on_data_loss=fail_on_data_loss, advice=advice)
-    return found
+    checked = compare_ranges(client, ranges, deadline)
+    report(checked.lost, fail_on_data_loss=fail_on_data_loss, advice=advice)
+    return checked
 
 
 def compare_ranges(client: Client, ranges: Sequence[Range], deadline: Deadline | None = None) -> Checked:
     """Compare as :func:`check_ranges` does, but leave the report of losses to the caller."""
     deadline = deadline or client.deadline()
-    known = _ids(client, ranges, deadline)
+    ids = _ids(client, ranges, deadline)
     checked: list[Range] = []
     lost: list[Loss] = []
-    there = [one for one in ranges if one.topic_partition in known]
+    there = [one for one in ranges if one.topic_partition in ids]
     bounds = _bounds(client, there, deadline)
     ends = ends_of_epochs(client, {one.topic_partition: one.epoch for one in there}, deadline)
     for one in ranges:
         narrowed, losses = _check(
-            one, known.get(one.topic_partition), bounds.get(one.topic_partition), ends.get(one.topic_partition)
+            one, ids.get(one.topic_partition), bounds.get(one.topic_partition), ends.get(one.topic_partition)
         )
         checked.append(narrowed)
         lost += losses
@@ -195,20 +195,20 @@ def _ids(client: Client, ranges: Iterable[Range], deadline: Deadline) -> dict[To
 
     Partitions whose id differs from the plan are looked up several times.
     """
-    found: dict[TopicPartition, uuid.UUID] = {}
+    ids: dict[TopicPartition, uuid.UUID] = {}
     doubtful = list(ranges)
     for look in range(LOOKS):
         if look:
             deadline.pause()
-        found.update(_look(client, doubtful, deadline))
-        doubtful = [one for one in doubtful if found.get(one.topic_partition) != parse_id(one.topic_id)]
+        ids.update(_look(client, doubtful, deadline))
+        doubtful = [one for one in doubtful if ids.get(one.topic_partition) != parse_id(one.topic_id)]
         if not doubtful:
             break
-    return found
+    return ids
 
 
 def _look(client: Client, ranges: Collection[Range], deadline: Deadline) -> dict[TopicPartition, uuid.UUID]:
-    found: dict[TopicPartition, uuid.UUID] = {}
+    ids: dict[TopicPartition, uuid.UUID] = {}
     for topic in {one.topic for one in ranges}:
         try:
             seen = client.refresh({topic}, deadline).topics[topic]
@@ -216,8 +216,8 @@ def _look(client: Client, ranges: Collection[Range], deadline: Deadline) -> dict
             if error.tag != "UNKNOWN_TOPIC":
                 raise
             continue
-        found.update({(topic, index): seen.id for index in seen.partitions})
-    return found
+        ids.update({(topic, index): seen.id for index in seen.partitions})
+    return ids
 
 
 def _bounds(client: Client, ranges: Collection[Range], deadline: Deadline) -> dict[TopicPartition, tuple[int, int]]:

@@ -40,9 +40,9 @@ class InternalTopic:
         ``replication`` is given, or as many as there are brokers.
         """
         deadline = deadline or client.deadline()
-        known = client.existing({self.name}, deadline).get(self.name)
-        if known is not None:
-            return known
+        topic = client.existing({self.name}, deadline).get(self.name)
+        if topic is not None:
+            return topic
         wanted = replication if replication is not None else min(_REPLICATION, len(client.brokers(deadline)))
         if topics.create(
             client, self.name, partitions=partitions, replication=wanted, config=self.config, deadline=deadline

@@ -189,10 +189,10 @@ def _events(
     buffer: memoryview, header: BatchHeader, start: int, partition: TopicPartition
 ) -> Iterator[LogRecord | EndMarker]:
     if header.control:
-        found = marker(buffer, header)
-        if found is not None:
+        end_marker = marker(buffer, header)
+        if end_marker is not None:
             writer = (header.producer_id, header.producer_epoch)
-            yield EndMarker(header.base_offset, *writer, found.committed, header.max_timestamp)
+            yield EndMarker(header.base_offset, *writer, end_marker.committed, header.max_timestamp)
         return
     for rows, _ in portions(
         buffer, [header], start=start, where=f"{partition[0]}-{partition[1]}", timestamp_overflow="null"

@@ -153,13 +153,13 @@ class Reader:
         led: dict[int, list[PartitionCursor]] = {}
         topics = self._topics()
         for part in self._unrequested():
-            known = topics[part.range.topic].partitions.get(part.range.partition)
-            if known is None:
+            partition = topics[part.range.topic].partitions.get(part.range.partition)
+            if partition is None:
                 self._check(part)
-            elif known.leader < 0:
+            elif partition.leader < 0:
                 self._note_failure([part], "it has no leader")
             else:
-                led.setdefault(known.leader, []).append(part)
+                led.setdefault(partition.leader, []).append(part)
         for node, parts in led.items():
             if not self._fetcher.asked(node) and (patient or not self._fetcher.muted(node)):
                 self._ask(node, parts, topics)

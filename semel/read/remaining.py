@@ -47,12 +47,12 @@ def _fetched(
     client: Client, positions: Mapping[TopicPartition, int], deadline: Deadline
 ) -> dict[TopicPartition, Fetched]:
     try:
-        known = client.topics({topic for topic, _ in positions}, deadline) if positions else {}
+        topics = client.topics({topic for topic, _ in positions}, deadline) if positions else {}
         led: dict[int, dict[TopicPartition, Position]] = defaultdict(dict)
         for (topic, index), offset in positions.items():
-            one = known[topic].partitions.get(index)
+            one = topics[topic].partitions.get(index)
             if one is not None and one.leader >= 0:
-                led[one.leader][topic, index] = Position(known[topic].id, offset)
+                led[one.leader][topic, index] = Position(topics[topic].id, offset)
         answers: dict[TopicPartition, Fetched] = {}
         for leader, asked in led.items():
             answers |= fetch(

@@ -98,46 +98,47 @@ def resolve(
         case Committed(group):
             return _committed(client, group, partitions, deadline)
         case AtTimestamp():
-            found = _by_time(client, partitions, spec, read_committed, ending, deadline)
+            positions = _by_time(client, partitions, spec, read_committed, ending, deadline)
         case AtOffsets(offsets):
-            found = _named(partitions, offsets, "offset", least=EARLIEST)
+            positions = _named(partitions, offsets, "offset", least=EARLIEST)
         case Earliest():
-            found = dict.fromkeys(partitions, EARLIEST)
+            positions = dict.fromkeys(partitions, EARLIEST)
         case Latest():
-            found = dict.fromkeys(partitions, LATEST)
-    if ending and EARLIEST in found.values():
+            positions = dict.fromkeys(partitions, LATEST)
+    if ending and EARLIEST in positions.values():
         raise ConfigError(
             "reading cannot end at the earliest offset (-2). Nothing was read. Give an offset, a time, or -1 for the"
             " latest."
         )
-    open_ones = {partition: offset for partition, offset in found.items() if offset in (EARLIEST, LATEST)}
+    open_ones = {partition: offset for partition, offset in positions.items() if offset in (EARLIEST, LATEST)}
     listed = list_offsets(client, open_ones, read_committed=read_committed, deadline=deadline) if open_ones else {}
-    return found | {partition: row.offset for partition, row in listed.items()}
+    return positions | {partition: row.offset for partition, row in listed.items()}
 
 
 def topic_ranges(client: Client, topic: str, start: StartSpec, end: EndSpec, *, read_committed: bool) -> list[Range]:
     """Return a range of each partition of a topic, with its start and end now. Raise the errors of :func:`resolve`."""
-    known = client.topics({topic})[topic]
-    partitions = [(topic, index) for index in known.partitions]
+    metadata = client.topics({topic})[topic]
+    partitions = [(topic, index) for index in metadata.partitions]
     first = resolve(client, partitions, start, read_committed=read_committed)
     last = resolve(client, partitions, end, read_committed=read_committed, ending=True)
     return [
-        Range(topic, id_text(known.id), index, first[topic, index], last[topic, index]) for index in known.partitions
+        Range(topic, id_text(metadata.id), index, first[topic, index], last[topic, index])
+        for index in metadata.partitions
     ]
 
 
 def _committed(
     client: Client, group: str, partitions: Collection[TopicPartition], deadline: Deadline
 ) -> dict[TopicPartition, int]:
-    found = committed(client, group, partitions, require_stable=True, deadline=deadline)
-    missing = set(partitions) - set(found)
+    offsets = committed(client, group, partitions, require_stable=True, deadline=deadline)
+    missing = set(partitions) - set(offsets)
     if missing:
         raise ConfigError(
             f"group {group!r} has committed no offset for {named(missing)} (or it has expired), so there is no place"
             " to start from. Nothing was read. Start from earliest, latest or given offsets.",
             tag="NOTHING_COMMITTED",
         )
-    return found
+    return offsets
 
 
 def _by_time(
@@ -158,11 +159,11 @@ def _by_time(
             f"a timestamp of {min(negative.values())} ms is before 1970. Nothing was read. Give milliseconds since"
             " the epoch."
         )
-    found = {
+    offsets = {
         p: row.offset
         for p, row in list_offsets(client, wanted, read_committed=read_committed, deadline=deadline).items()
     }
-    unmatched = {partition for partition, offset in found.items() if offset < 0}
+    unmatched = {partition for partition, offset in offsets.items() if offset < 0}
     if unmatched and not ending and spec.no_match == "error":
         raise ConfigError(
             f"{named(unmatched)} hold no row at or after timestamp {wanted[min(unmatched)]} ms, so there is no place"
@@ -170,16 +171,16 @@ def _by_time(
             " start with what comes next.",
             tag="NO_OFFSET_AT_TIMESTAMP",
         )
-    return found | dict.fromkeys(unmatched, LATEST)
+    return offsets | dict.fromkeys(unmatched, LATEST)
 
 
 def _named(
-    partitions: Collection[TopicPartition], given: Mapping[str, Mapping[int, int]], what: str, *, least: int
+    partitions: Collection[TopicPartition], by_topic: Mapping[str, Mapping[int, int]], what: str, *, least: int
 ) -> dict[TopicPartition, int]:
     """Return one number for each partition. Exactly the partitions that are read must be named, as in Spark, so that
     none is forgotten silently.
     """
-    flat = {(topic, index): number for topic, numbers in given.items() for index, number in numbers.items()}
+    flat = {(topic, index): number for topic, numbers in by_topic.items() for index, number in numbers.items()}
     missing, extra = set(partitions) - set(flat), set(flat) - set(partitions)
     if missing or extra:
         problem = f"{named(missing)} have none" if missing else f"{named(extra)} are not read"

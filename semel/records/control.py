@@ -59,8 +59,8 @@ def marker(buffer: memoryview, header: BatchHeader, *, where: str = "") -> Marke
 
 def is_abort(buffer: memoryview, header: BatchHeader, *, where: str = "") -> bool:
     """Return True if a control batch of ``buffer`` holds an ABORT marker."""
-    found = marker(buffer, header, where=where)
-    return found is not None and not found.committed
+    end_marker = marker(buffer, header, where=where)
+    return end_marker is not None and not end_marker.committed
 
 
 def _record(data: memoryview) -> tuple[memoryview, memoryview]:

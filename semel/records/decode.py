@@ -123,7 +123,7 @@ def decode(
     names the partition in messages, as in ``orders-0``. A timestamp that microseconds cannot hold raises
     :class:`~semel.errors.ConfigError`, or becomes null, by ``timestamp_overflow``.
     """
-    found = portions(
+    iterator = portions(
         buffer,
         batches,
         start=start,
@@ -136,10 +136,10 @@ def decode(
         portion=LARGEST,
         row=0,
     )
-    first = next(found, None)
+    first = next(iterator, None)
     if first is None:
         return _assembled([], [], headers)
-    if next(found, None) is not None:
+    if next(iterator, None) is not None:
         raise Unsupported(
             f"what {where or 'a partition'} holds is above 2 GiB. Nothing of it was read. Read it by portions.",
             tag="ARROW_LIMIT",

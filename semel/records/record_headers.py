@@ -63,7 +63,7 @@ def _stretches(lists: Any, stretch: int = _STRETCH) -> list[tuple[int, int]]:
     """Return ranges of rows whose headers fit in one buffer with 32-bit offsets. Ranges are halved until they fit,
     since headers may have any sizes.
     """
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     left = [(0, len(lists))]
     while left:
         start, stop = left.pop()
@@ -71,8 +71,8 @@ def _stretches(lists: Any, stretch: int = _STRETCH) -> list[tuple[int, int]]:
             middle = (start + stop) // 2
             left += [(middle, stop), (start, middle)]
         else:
-            found.append((start, stop))
-    return found
+            ranges.append((start, stop))
+    return ranges
 
 
 def _pack(data: Any, row: int, label: RowLabel | None) -> Column:

@@ -53,11 +53,11 @@ def record_bounds(
     while True:
         stop = min(position + window, int(ends[-1]))
         guesses = _guesses(area, position, stop, begins, ends, average)
-        found = _followed(area, guesses, position, stop, begins, ends, fewest) or _walk(
+        bounds = _followed(area, guesses, position, stop, begins, ends, fewest) or _walk(
             area, position, stop, begins, ends
         )
-        yield found
-        position = int(found[1][-1])
+        yield bounds
+        position = int(bounds[1][-1])
         batch = int(np.searchsorted(ends, position))
         if ends[batch] == position:
             if batch + 1 == len(ends):
@@ -75,9 +75,9 @@ def _followed(
         starts, targets = _chains(guesses, start, stop, begins, ends)
         if len(starts) < fewest:
             return None
-        missed, found = _follow(area, starts, targets, min(fewest, _TOGETHER))
-        if found is not None:
-            return found
+        missed, bounds = _follow(area, starts, targets, min(fewest, _TOGETHER))
+        if bounds is not None:
+            return bounds
         kept = guesses[~np.isin(guesses, missed)]
         if len(kept) == len(guesses):
             return None  # a batch is damaged

@@ -60,10 +60,10 @@ class Background:
         value = read_object(text)
         if not is_version(value.get("v", VERSION), VERSION):
             raise ValueError("another version of semel wrote it")
-        known: dict[str, Any] = {name: of_kind(kind, value[name]) for name, kind in _KINDS.items()}
-        for pid in known["pids"]:
+        fields: dict[str, Any] = {name: of_kind(kind, value[name]) for name, kind in _KINDS.items()}
+        for pid in fields["pids"]:
             of_kind(int, pid)
-        return cls(**known)
+        return cls(**fields)
 
 
 def start(

@@ -190,7 +190,7 @@ class _Plan:
         brokers = (
             list(self._given_ports) if self._given_ports is not None else [next(others) for _ in range(self._nodes)]
         )
-        cluster_id = self._found_cluster_id(directory) or settings.new_cluster_id()
+        cluster_id = self._stored_cluster_id(directory) or settings.new_cluster_id()
         sandbox = Sandbox(directory=directory, cluster_id=cluster_id, version=self._version, ports=chosen)
         if self._directory is None:
             sandbox._remove_at_the_end()
@@ -253,18 +253,18 @@ class _Plan:
                 (data / name).write_bytes(content)
             (data / settings.META).write_text(settings.meta_properties(node_id, cluster_id))
 
-    def _found_cluster_id(self, directory: Path) -> str | None:
+    def _stored_cluster_id(self, directory: Path) -> str | None:
         """Return the id of the cluster whose data the directory holds.
 
         It must have the requested number of nodes: the quorum is fixed.
         """
-        found = sorted(directory.glob(f"node-*/data/{settings.META}"))
-        if not found:
+        meta_files = sorted(directory.glob(f"node-*/data/{settings.META}"))
+        if not meta_files:
             return None
-        if len(found) != self._nodes:
+        if len(meta_files) != self._nodes:
             raise ConfigError(
-                f"{directory} holds the data of {len(found)} nodes, and {self._nodes} were asked for. Nothing was"
-                f" started, nothing was changed. Ask for {len(found)}, or give another directory.",
+                f"{directory} holds the data of {len(meta_files)} nodes, and {self._nodes} were asked for. Nothing was"
+                f" started, nothing was changed. Ask for {len(meta_files)}, or give another directory.",
                 tag="SANDBOX_DIRECTORY",
             )
-        return settings.parse_properties(found[0].read_text())["cluster.id"]
+        return settings.parse_properties(meta_files[0].read_text())["cluster.id"]

@@ -104,8 +104,8 @@ def kept(
 
 
 def _ivy_jar() -> Path:
-    found = importlib.util.find_spec("pyspark")
-    folder = Path(found.origin).parent / "jars" if found and found.origin else None
+    spec = importlib.util.find_spec("pyspark")
+    folder = Path(spec.origin).parent / "jars" if spec and spec.origin else None
     jars = sorted(folder.glob("ivy-*.jar")) if folder else []
     if not jars:
         raise ConfigError(

@@ -48,9 +48,9 @@ log = logging.getLogger("semel.sandbox")
 
 def cache_directory() -> Path:
     """Return the folder of everything that semel fetches for this user."""
-    given = os.environ.get("SEMEL_CACHE")
-    if given:
-        return Path(given).expanduser().absolute()
+    folder = os.environ.get("SEMEL_CACHE")
+    if folder:
+        return Path(folder).expanduser().absolute()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "semel"
 
 

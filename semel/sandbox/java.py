@@ -48,10 +48,10 @@ def java_version(program: str) -> int:
     """Return the major version of a ``java`` program. Raise :class:`ConfigError` if it does not answer like Java."""
     done = subprocess.run([program, "-version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     text = done.stderr + done.stdout
-    found = re.search(r'version "(?:1\.)?(\d+)', text)
-    if done.returncode or not found:
+    match = re.search(r'version "(?:1\.)?(\d+)', text)
+    if done.returncode or not match:
         raise ConfigError(
             f"{program} -version does not answer like Java: {text.strip()[:300]!r}. Nothing was started. {_HOW}",
             tag="JAVA_MISSING",
         )
-    return int(found.group(1))
+    return int(match.group(1))

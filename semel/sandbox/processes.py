@@ -22,14 +22,14 @@ class _Process:
 
 def parents(pid: int) -> list[tuple[int, str]]:
     """Return the process's ancestors with their command lines, the nearest first."""
-    found = []
+    ancestors = []
     here = _process(pid)
     while here is not None and here.parent > 0:
         above = _process(here.parent)
         if above is not None:
-            found.append((here.parent, above.command))
+            ancestors.append((here.parent, above.command))
         here = above
-    return found
+    return ancestors
 
 
 def children(pid: int) -> list[tuple[int, str]]:

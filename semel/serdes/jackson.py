@@ -16,7 +16,7 @@ _PAIRED = re.compile("[\U00010000-\U0010ffff]")
 def jackson_text(value: object) -> str:
     """Return a value as JSON without blanks, with nothing escaped but what Jackson escapes."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    return escape_pairs(_CONTROL.sub(lambda found: found[0][:2] + found[0][2:].upper(), text))
+    return escape_pairs(_CONTROL.sub(lambda match: match[0][:2] + match[0][2:].upper(), text))
 
 
 def escape_pairs(text: str) -> str:
@@ -24,6 +24,6 @@ def escape_pairs(text: str) -> str:
     return _PAIRED.sub(_pair, text)
 
 
-def _pair(found: re.Match[str]) -> str:
-    high, low = divmod(ord(found[0]) - 0x10000, 0x400)
+def _pair(match: re.Match[str]) -> str:
+    high, low = divmod(ord(match[0]) - 0x10000, 0x400)
     return f"\\u{0xD800 + high:04X}\\u{0xDC00 + low:04X}"

@@ -42,7 +42,7 @@ def table_of(cls: Any) -> dict[str, Setting]:
     return {name: made for _, name, made in _settings(cls)}
 
 
-def read_fields(cls: Any, given: Mapping[str, object], nothing: str = NOTHING, prefix: str = "") -> dict[str, Any]:
+def read_fields(cls: Any, properties: Mapping[str, object], nothing: str = NOTHING, prefix: str = "") -> dict[str, Any]:
     """Return the value of each field that is a setting, by its attribute. Raises what :func:`read_settings` raises."""
-    values = read_settings(table_of(cls), given, nothing, prefix)
+    values = read_settings(table_of(cls), properties, nothing, prefix)
     return {attribute: values[name] for attribute, name, _ in _settings(cls)}

@@ -39,8 +39,10 @@ class Providers:
         named = {}
         for name in split_list(properties.get(_PROVIDERS, "")):
             prefix = f"{_PROVIDERS}.{name}."
-            given = {key.removeprefix(prefix): value for key, value in properties.items() if key.startswith(prefix)}
-            kind = given.pop("class", "").strip().removeprefix(_PACKAGE)
+            parameters = {
+                key.removeprefix(prefix): value for key, value in properties.items() if key.startswith(prefix)
+            }
+            kind = parameters.pop("class", "").strip().removeprefix(_PACKAGE)
             if kind not in _KINDS:
                 raise ConfigError(
                     f"{prefix}class={kind:.200} is not a known provider. {NOTHING} Use FileConfigProvider,"
@@ -48,13 +50,13 @@ class Providers:
                     tag="CONFIG_PROVIDER",
                 )
             make, allowed = _KINDS[kind]
-            unknown = sorted(given.keys() - {allowed})
+            unknown = sorted(parameters.keys() - {allowed})
             if unknown:
                 raise ConfigError(
                     f"{prefix}{unknown[0]:.200} is not a known property. {NOTHING} {kind} takes {allowed}.",
                     tag="CONFIG_PROVIDER",
                 )
-            named[name] = make(given.get(allowed, ""))
+            named[name] = make(parameters.get(allowed, ""))
         return cls(named)
 
     def resolve(self, properties: Mapping[str, str]) -> dict[str, str]:
@@ -62,7 +64,7 @@ class Providers:
         return {name: self._resolved(name, value) for name, value in properties.items()}
 
     def _resolved(self, name: str, value: str) -> str:
-        def found(match: re.Match[str]) -> str:
+        def replacement(match: re.Match[str]) -> str:
             provider, path, key = match[1], match[2] or "", match[3]
             if provider not in self._named:
                 return match[0]
@@ -75,7 +77,7 @@ class Providers:
                 )
             return text
 
-        return _VARIABLE.sub(found, value) if "${" in value else value
+        return _VARIABLE.sub(replacement, value) if "${" in value else value
 
 
 def resolve(properties: Mapping[str, str]) -> tuple[Providers, dict[str, str]]:

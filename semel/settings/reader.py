@@ -18,19 +18,19 @@ _LONGEST_NAME = 100
 
 
 def read_settings(
-    table: Mapping[str, Setting], given: Mapping[str, object], nothing: str = NOTHING, prefix: str = ""
+    table: Mapping[str, Setting], properties: Mapping[str, object], nothing: str = NOTHING, prefix: str = ""
 ) -> dict[str, Any]:
     """Return the value of each setting of the table, or its default. Other names are passed over.
 
     ``prefix`` is what the user writes before each name. Raises :class:`ConfigError` for what is missing or wrong.
     """
-    found = {}
+    values = {}
     for name, setting in table.items():
-        value = given.get(name)
+        value = properties.get(name)
         if setting.default is REQUIRED and not str(value or "").strip():
             raise missing(f"{prefix}{name}", nothing)
-        found[name] = setting.default if value is None else read_value(prefix + name, str(value), setting, nothing)
-    return found
+        values[name] = setting.default if value is None else read_value(prefix + name, str(value), setting, nothing)
+    return values
 
 
 def read_value(name: str, text: str, setting: Setting, nothing: str = NOTHING) -> Any:
@@ -48,10 +48,10 @@ def missing(name: str, nothing: str = NOTHING, remedy: str = "Give it.") -> Conf
 
 
 def unknown(
-    name: str, known: Iterable[str], nothing: str = NOTHING, *, what: str = "property", hint: str = ""
+    name: str, names: Iterable[str], nothing: str = NOTHING, *, what: str = "property", hint: str = ""
 ) -> ConfigError:
     """Return the error for a name that no table has, with the nearest known one, or another ``hint``."""
-    hint = hint or nearest(name, known) or "."
+    hint = hint or nearest(name, names) or "."
     return ConfigError(f"{name:.200} is not a known {what}{hint} {nothing} Correct or remove it.", tag="UNKNOWN_OPTION")
 
 
@@ -60,9 +60,9 @@ def not_yet(what: str, remedy: str, nothing: str = NOTHING) -> Unsupported:
     return Unsupported(f"{what} is not there yet. {nothing} {remedy}", tag="NOT_YET")
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, names: Iterable[str]) -> str:
     """Return the words that point to the nearest known name, or an empty text."""
     if len(name) > _LONGEST_NAME:  # comparing takes the square of its length
         return ""
-    close = difflib.get_close_matches(name, list(known), n=1)
+    close = difflib.get_close_matches(name, list(names), n=1)
     return f"; did you mean {close[0]}?" if close else ""

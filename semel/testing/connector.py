@@ -70,9 +70,9 @@ class Findings:
 
 def check_connector(properties: Mapping[str, str], say: Callable[[str], None] = lambda _: None) -> Findings:
     """Read a source with kills. Raise :class:`ConfigError` for wrong properties, or a source without end."""
-    given = {"name": "connect-test", **properties}
-    worker = _worker(given)
-    config = ConnectorConfig.parse(given, WorkerConfig.parse(worker))
+    connector = {"name": "connect-test", **properties}
+    worker = _worker(connector)
+    config = ConnectorConfig.parse(connector, WorkerConfig.parse(worker))
     wanted = _reference(config)
     say(f"its source has {sum(wanted.values()):,} records; starting a Kafka")
     with tempfile.TemporaryDirectory(prefix="semel-connect-test-") as folder, Sandbox.start() as kafka:
@@ -82,7 +82,7 @@ def check_connector(properties: Mapping[str, str], say: Callable[[str], None] = 
             for name in names:
                 topics.create(client, name, partitions=3, replication=1, config={})
         plan = _plan(Path(folder) / "plan")
-        files = {"worker": worker, "connector": given}
+        files = {"worker": worker, "connector": connector}
         for name, one in files.items():
             text = "".join(f"{key}={_escaped(value)}\n" for key, value in one.items())
             (Path(folder) / f"{name}.properties").write_text(text)
@@ -93,16 +93,16 @@ def check_connector(properties: Mapping[str, str], say: Callable[[str], None] = 
             _wait(kafka.bootstrap_servers, names, sum(wanted.values()), plan, driver)
             driver.process.send_signal(signal.SIGINT)
             driver.wait(60)
-        found = _written(kafka.bootstrap_servers, names)
+        written = _written(kafka.bootstrap_servers, names)
         met = {point.step for point in plan.points if plan.struck(point)}
     struck = tuple(step for step in ConnectStep if step in met)
     unreached = tuple(step for step in ConnectStep if step not in struck)
-    return Findings(sum(wanted.values()), wanted - found, found - wanted, struck, unreached)
+    return Findings(sum(wanted.values()), wanted - written, written - wanted, struck, unreached)
 
 
-def _worker(given: Mapping[str, str]) -> dict[str, str]:
+def _worker(connector: Mapping[str, str]) -> dict[str, str]:
     """Return its worker's properties. They allow the program that the connector names: it is the caller's own."""
-    settings = connector_class(given.get("connector.class", "")).config
+    settings = connector_class(connector.get("connector.class", "")).config
     programs = [name for name, one in settings.items() if isinstance(one, Setting) and one.program]
     return {
         "bootstrap.servers": "localhost:9092",
@@ -110,7 +110,7 @@ def _worker(given: Mapping[str, str]) -> dict[str, str]:
         "offset.storage.topic": _OFFSETS,
         "offset.storage.replication.factor": "1",
         "exactly.once.source.support": "enabled",
-        "semel.programs.allowed": ",".join(given[name] for name in programs if name in given),
+        "semel.programs.allowed": ",".join(connector[name] for name in programs if name in connector),
         **_JSON,
     }
 
@@ -119,7 +119,7 @@ def _reference(config: ConnectorConfig) -> Counter[Record]:
     """Return the records of the source, read by new tasks in turn until none of them has any for a while."""
     shares = config.connector.tasks(config.own, config.max_tasks)
     tasks: list[SourceTask] = [config.connector.task() for _ in shares]
-    found: Counter[Record] = Counter()
+    records: Counter[Record] = Counter()
     end, quiet = time.monotonic() + _REFERENCE_S, time.monotonic() + _QUIET_S
     try:
         for task, share in zip(tasks, shares, strict=True):
@@ -131,28 +131,28 @@ def _reference(config: ConnectorConfig) -> Counter[Record]:
                     " tested. Give it a limit, or a smaller source.",
                     tag="SOURCE_WITHOUT_END",
                 )
-            if sum(_take(task, config, found) for task in tasks):
+            if sum(_take(task, config, records) for task in tasks):
                 quiet = time.monotonic() + _QUIET_S
             else:
                 time.sleep(_POLL_S)
     finally:
         for task in tasks:
             task.stop()
-    if not found:
+    if not records:
         raise ConfigError(
             f"the source of {config.name!r} has no records. Nothing was tested. Give it some to read.", tag="NO_RECORDS"
         )
-    return found
+    return records
 
 
-def _take(task: SourceTask, config: ConnectorConfig, found: Counter[Record]) -> int:
+def _take(task: SourceTask, config: ConnectorConfig, records: Counter[Record]) -> int:
     rows = rows_of(task.poll(), config, 0)
     if rows is None:
         return 0
     for topic, table in rows.tables:
         keys = table["key"].to_pylist() if "key" in table.schema.names else [None] * table.num_rows
         values = table["value"].to_pylist()
-        found.update((topic, _text(key), _text(value)) for key, value in zip(keys, values, strict=True))
+        records.update((topic, _text(key), _text(value)) for key, value in zip(keys, values, strict=True))
     return rows.count
 
 

@@ -156,16 +156,16 @@ def _spark_processes(action: Action) -> list[int]:
     started = int(os.environ.get(STARTED_AS, me))
     above = [pid for pid, command in parents(started) if SPARK in command][:1]
     if action is Action.EXECUTOR:
-        found = above
+        pids = above
     elif action is Action.DRIVER:
-        found = above or [pid for pid, command in children(me) if SPARK in command]
+        pids = above or [pid for pid, command in children(me) if SPARK in command]
     else:
         return []
-    if not found:
+    if not pids:
         raise RuntimeError(
             f"the crash action {action.value!r} needs a Java process of Spark around process {me}, and there is none"
         )
-    return found
+    return pids
 
 
 # ---- outside

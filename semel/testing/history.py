@@ -164,21 +164,21 @@ def compare(seen: pa.Table, expected: pa.Table | None) -> History:
     due = np.bincount(wanted, minlength=len(names)) if wanted is not None else np.ones(len(names), np.int64)
     examples: dict[str, Sequence[str]] = {}
 
-    def found(kind: str, surplus: _Ints, labels: pa.Array = names) -> int:
+    def count_of(kind: str, surplus: _Ints, labels: pa.Array = names) -> int:
         examples[kind] = labels.take(np.flatnonzero(surplus > 0)[:_EXAMPLES]).to_pylist()
         return int(surplus.sum())
 
-    duplicated = found("duplicated", np.where(due > 0, np.maximum(counts - due, 0), 0))
+    duplicated = count_of("duplicated", np.where(due > 0, np.maximum(counts - due, 0), 0))
     lost = unexpected = reordered = torn = None
     if expected is not None and wanted is not None:
-        lost = found("lost", np.maximum(due - counts, 0))
-        unexpected = found("unexpected", np.where(due == 0, counts, 0))
+        lost = count_of("lost", np.maximum(due - counts, 0))
+        unexpected = count_of("unexpected", np.where(due == 0, counts, 0))
         if "offset" in expected.column_names:
-            reordered = found("reordered", _reordered(seen, codes, expected, wanted, len(names)))
+            reordered = count_of("reordered", _reordered(seen, codes, expected, wanted, len(names)))
         if "batch" in expected.column_names:
-            torn = found("torn", *_torn(expected["batch"], wanted, counts > 0))
+            torn = count_of("torn", *_torn(expected["batch"], wanted, counts > 0))
     if "size" in seen.column_names:
-        torn = found("torn", *_torn_by_size(seen, codes))
+        torn = count_of("torn", *_torn_by_size(seen, codes))
     return History(seen.num_rows, lost, duplicated, unexpected, reordered, torn, examples)
 
 

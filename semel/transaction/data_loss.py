@@ -42,11 +42,11 @@ def check_topics_unchanged(
 
     Returns what there is of these, and of those ``beside``.
     """
-    known = client.existing({topic for topic, _ in wrote}.union(beside), deadline)
-    lost = [(topic, index) for topic, index in wrote if topic not in known or known[topic].id != ids[topic]]
+    topics = client.existing({topic for topic, _ in wrote}.union(beside), deadline)
+    lost = [(topic, index) for topic, index in wrote if topic not in topics or topics[topic].id != ids[topic]]
     if lost:
         raise _deleted(lost, meaning)
-    return known
+    return topics
 
 
 def check_rows_present(

@@ -183,9 +183,9 @@ def written_by_successor(identity: Identity, before: ProgressLog, now: ProgressL
     """Return whether another owner has written progress since it was read ``before``: of a key, compaction keeps the
     newest record alone.
     """
-    known = max((record.offset for record in before.everything), default=-1)
+    newest_offset = max((record.offset for record in before.everything), default=-1)
     return any(
-        r.offset > known and not (r.producer_id == identity.producer_id and r.epoch <= identity.epoch)
+        r.offset > newest_offset and not (r.producer_id == identity.producer_id and r.epoch <= identity.epoch)
         for r in now.everything
     )
 

@@ -53,7 +53,7 @@ def await_group_offsets(
     while True:
         patience = Deadline(min(_PATIENCE_MS, deadline.remaining * 1000 + 1), backoff_ms=2, backoff_max_ms=50)
         try:
-            found = committed(own.client, group, partitions, require_stable=True, deadline=patience)
+            offsets = committed(own.client, group, partitions, require_stable=True, deadline=patience)
         except Retriable as error:
             if deadline.passed:
                 raise AbortAndRetry(
@@ -65,7 +65,7 @@ def await_group_offsets(
             unseen = _settle_offsets_partition(own, group, heal, former)
         else:
             own.checked_groups.update((group, partition) for partition in partitions)
-            return found
+            return offsets
 
 
 def await_groups(own: Ownership, wanted: Mapping[str, Collection[TopicPartition]]) -> None:
@@ -87,11 +87,11 @@ def await_groups(own: Ownership, wanted: Mapping[str, Collection[TopicPartition]
 
 def union(*groups: Mapping[str, Collection[TopicPartition]]) -> dict[str, set[TopicPartition]]:
     """All partitions of each group."""
-    found: dict[str, set[TopicPartition]] = {}
+    merged: dict[str, set[TopicPartition]] = {}
     for one in groups:
         for group, partitions in one.items():
-            found.setdefault(group, set()).update(partitions)
-    return found
+            merged.setdefault(group, set()).update(partitions)
+    return merged
 
 
 def _settle_offsets_partition(own: Ownership, group: str, heal: HealCallback, former: Collection[int]) -> str:
@@ -137,12 +137,12 @@ def group_view(progress: Progress, client: Client) -> dict[TopicPartition, int]:
     Partitions that are gone, or were created again under the same name, are omitted: the group is a view, and these
     show nothing.
     """
-    known = _existing(client, {topic for topic, _ in progress.positions(client.cluster)})
-    ids = {name: id_text(topic.id) for name, topic in known.items()}
+    topics = _existing(client, {topic for topic, _ in progress.positions(client.cluster)})
+    ids = {name: id_text(topic.id) for name, topic in topics.items()}
     return {
         (name, index): offset
         for (name, index), offset in progress.positions(client.cluster, ids).items()
-        if index in known[name].partitions
+        if index in topics[name].partitions
     }
 
 

@@ -27,7 +27,7 @@ class OutputTopics:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._known: dict[str, TicketTopic] = {}
+        self._facts: dict[str, TicketTopic] = {}
         self._retention: dict[str, int | None] = {}
         self._warned: set[str] = set()
         self._described = -math.inf
@@ -45,17 +45,17 @@ class OutputTopics:
         Without ``renew`` nothing changes that was known: a transaction is open, and has its tickets by it.
         """
         anew = renew and self.age_s >= self._client.config.metadata_max_age_ms / 1000
-        known = {} if anew else self._known
-        unknown = set(names) - known.keys()
+        facts = {} if anew else self._facts
+        unknown = set(names) - facts.keys()
         if unknown:
             if create is not None:
                 create(unknown)
-            known = known | describe_output_topics(self._client, unknown, deadline)
+            facts = facts | describe_output_topics(self._client, unknown, deadline)
         if anew:  # and not before: what was known stays known where the brokers do not answer
             self._described = time.monotonic()
             self._retention.clear()
-        self._known = known
-        return known
+        self._facts = facts
+        return facts
 
     @property
     def age_s(self) -> float:
@@ -90,9 +90,9 @@ def describe_output_topics(client: Client, names: Collection[str], deadline: Dea
 
     Raises :class:`ConfigError` for one that is not there.
     """
-    found = client.refresh(names, deadline).topics if names else {}
+    metadata = client.refresh(names, deadline).topics if names else {}
     return {
-        name: TicketTopic(found[name].id, len(found[name].partitions), max_message_bytes(client, name, deadline))
+        name: TicketTopic(metadata[name].id, len(metadata[name].partitions), max_message_bytes(client, name, deadline))
         for name in names
     }
 
@@ -107,13 +107,13 @@ def max_message_bytes(client: Client, name: str, deadline: Deadline | None = Non
 
 
 def non_transactional_tickets(
-    shares: Sequence[Iterable[TopicPartition]], known: Mapping[str, TicketTopic]
+    shares: Sequence[Iterable[TopicPartition]], facts: Mapping[str, TicketTopic]
 ) -> list[Ticket]:
     """Tickets of no transaction: what is written with them is visible at once, and a repeated task writes it again
     (at-least-once).
     """
     wanted = [tuple(sorted(share)) for share in shares]
     return [
-        Ticket(number, NO_TRANSACTION, share, {topic: known[topic] for topic, _ in share})
+        Ticket(number, NO_TRANSACTION, share, {topic: facts[topic] for topic, _ in share})
         for number, share in enumerate(wanted)
     ]

@@ -56,7 +56,7 @@ class Positions:
     def check_kept(self) -> None:
         """Raise :class:`~semel.errors.DataLoss` if the positions are gone."""
 
-    def check_topics(self, found: Mapping[str, Topic]) -> None:
+    def check_topics(self, topics: Mapping[str, Topic]) -> None:
         """Raise :class:`~semel.errors.DataLoss` if the topic of :attr:`partitions` is another one now."""
 
     def write(
@@ -107,9 +107,9 @@ class ProgressRecords(Positions):
         """Raise :class:`~semel.errors.DataLoss` if the progress topic was deleted."""
         self._own.progress.check_not_deleted()
 
-    def check_topics(self, found: Mapping[str, Topic]) -> None:
+    def check_topics(self, topics: Mapping[str, Topic]) -> None:
         """Raise :class:`~semel.errors.DataLoss` if the progress topic was created again."""
-        self._own.progress.check_same_topic(found)
+        self._own.progress.check_same_topic(topics)
 
     def write(
         self,

@@ -55,7 +55,7 @@ class Producer:
         positions: Callable[[Ownership], Positions] = ProgressRecords,
         timeout_ms: int = 0,
     ) -> None:
-        self._told = on_end
+        self._on_end = on_end
         self._own = Ownership(
             client,
             transactional_id,
@@ -148,7 +148,7 @@ class Producer:
         """
         wanted = group_view(progress, self._own.client)
         try:
-            found = (
+            group_offsets = (
                 await_group_offsets(
                     self._own, group, wanted.keys(), self._positions.healer(), self._own.previous_producer_ids
                 )
@@ -161,7 +161,7 @@ class Producer:
             self._own.begin()
             abort(self._own)
             raise
-        if any(found.get(partition) != offset for partition, offset in wanted.items()):
+        if any(group_offsets.get(partition) != offset for partition, offset in wanted.items()):
             with self.transaction() as txn:
                 txn.send_offsets(wanted, group)
                 txn.commit(progress)
@@ -257,8 +257,8 @@ class Producer:
             reached(OwnerStep.MARKERS_SEEN, own.transactional_id)
 
         self._markers, self._committed = _Background(wait), ended.committed
-        if self._told is not None:
-            self._told(ended.committed)
+        if self._on_end is not None:
+            self._on_end(ended.committed)
 
     def _take_over_again(self) -> None:
         """Take over the expired id, all of PROTOCOL 2. Resume only if no other owner came between (row 49)."""

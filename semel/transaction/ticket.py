@@ -226,15 +226,15 @@ def _offsets(row: Any) -> tuple[int, int, int, int]:
 
 
 def _damaged(what: str, error: Exception) -> ConfigError | DataLoss:
-    found = str(error)[:200]
+    reason = str(error)[:200]
     if what == "ticket":
         return ConfigError(
-            f"this is no ticket of semel ({found}). Nothing was written with it. Hand tickets on as they are, pickled"
+            f"this is no ticket of semel ({reason}). Nothing was written with it. Hand tickets on as they are, pickled"
             " or as their JSON.",
             tag="TICKET_DAMAGED",
         )
     return DataLoss(
-        f"this is no receipt of semel ({found}), so what its ticket wrote is unknown. Nothing of the transaction was"
+        f"this is no receipt of semel ({reason}), so what its ticket wrote is unknown. Nothing of the transaction was"
         " committed: abort it and run the same work again. Hand receipts on as they are, pickled or as their JSON.",
         tag="RECEIPT_DAMAGED",
     )

@@ -117,9 +117,9 @@ class Transaction:
         self._tickets.check_no_overlap(wanted)
         self._positions.check_outputs({topic for share in wanted for topic, _ in share})
         new = {topic for share in wanted for topic, _ in share} - self._topics.keys()
-        known = topics or {}
-        self._topics.update({topic: known[topic] for topic in new & known.keys()})
-        self._topics.update(describe_output_topics(self._own.client, new - known.keys(), self._own.deadline()))
+        facts = topics or {}
+        self._topics.update({topic: facts[topic] for topic in new & facts.keys()})
+        self._topics.update(describe_output_topics(self._own.client, new - facts.keys(), self._own.deadline()))
         for topic, index in (partition for share in wanted for partition in share):
             if not 0 <= index < self._topics[topic].partitions:
                 raise ConfigError(
@@ -165,9 +165,9 @@ class Transaction:
         new = {topic for topic in rows if topic not in self._writer}
         if new:
             self._positions.check_outputs(new)
-            known = {topic: topics[topic] for topic in new & topics.keys()} if topics else {}
-            self._topics.update(known)
-            self._topics.update(describe_output_topics(self._own.client, new - known.keys(), self._own.deadline()))
+            facts = {topic: topics[topic] for topic in new & topics.keys()} if topics else {}
+            self._topics.update(facts)
+            self._topics.update(describe_output_topics(self._own.client, new - facts.keys(), self._own.deadline()))
             every = [(topic, index) for topic in new for index in range(self._topics[topic].partitions)]
             self._tickets.check_no_overlap([every])
         try:
@@ -185,9 +185,9 @@ class Transaction:
         """
         self._require_open()
         check_offsets(offsets)
-        known = self._own.client.topics({topic for topic, _ in offsets})
+        topics = self._own.client.topics({topic for topic, _ in offsets})
         for topic, index in offsets:
-            if index not in known[topic].partitions:
+            if index not in topics[topic].partitions:
                 raise ConfigError(
                     f"topic {topic} has no partition {index}, so it has no offset. Nothing was committed. Correct the"
                     " offsets.",

@@ -11,9 +11,9 @@ from semel.wire.metadata import TopicPartition
 __all__ = ["check_above_0", "check_not_progress_topic", "check_offsets", "check_partitions"]
 
 
-def check_partitions(given: Iterable[object]) -> None:
+def check_partitions(partitions: Iterable[object]) -> None:
     """Raise :class:`ConfigError` for what does not name a partition."""
-    for one in given:
+    for one in partitions:
         if not (isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str) and _is_whole(one[1])):
             raise ConfigError(
                 f"{one!r:.100} names no partition. Nothing was sent for it. Give the topic and the partition's"
@@ -22,10 +22,10 @@ def check_partitions(given: Iterable[object]) -> None:
             )
 
 
-def check_offsets(given: Mapping[TopicPartition, int]) -> None:
+def check_offsets(offsets: Mapping[TopicPartition, int]) -> None:
     """Raise :class:`ConfigError` for what names no partition, and for what can be no offset of it."""
-    check_partitions(given)
-    for (topic, index), offset in given.items():
+    check_partitions(offsets)
+    for (topic, index), offset in offsets.items():
         if not _is_whole(offset) or not 0 <= offset < 2**63:
             raise ConfigError(
                 f"{offset!r:.100} is no offset of {topic}-{index}. Nothing was committed. Give the next offset to"
@@ -34,9 +34,9 @@ def check_offsets(given: Mapping[TopicPartition, int]) -> None:
             )
 
 
-def check_above_0(**given: object) -> None:
+def check_above_0(**numbers: object) -> None:
     """Raise :class:`ConfigError` for what is no whole number above 0."""
-    for name, number in given.items():
+    for name, number in numbers.items():
         if isinstance(number, bool) or not isinstance(number, int) or number <= 0:
             raise ConfigError(f"{name}={number!r:.100} is no whole number above 0. Nothing was read. Correct it.")
 

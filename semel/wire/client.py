@@ -116,12 +116,12 @@ class Client(MetadataCache):
         if leaders is not None:
             return self._ask_nodes(by_node(leaders, partitions), build, rows, versions, deadline)[0]
         left = set(partitions)
-        found: dict[TopicPartition, Any] = {}
+        partition_rows: dict[TopicPartition, Any] = {}
         problem = ""
         while left:
             answered, seen = self._ask_nodes(self._by_leader(left, deadline), build, rows, versions, deadline)
             problem = deadline.cause(problem, seen)
-            found |= answered
+            partition_rows |= answered
             left -= answered.keys()
             if left:
                 if deadline.passed:
@@ -135,7 +135,7 @@ class Client(MetadataCache):
                     self.refresh({topic for topic, _ in left}, deadline)
                 except Retriable as error:  # the time is over: a problem from before says more
                     problem = problem or error.message
-        return found
+        return partition_rows
 
     def _ask_nodes(
         self,
@@ -146,7 +146,7 @@ class Client(MetadataCache):
         deadline: Deadline,
     ) -> tuple[dict[TopicPartition, Any], str]:
         """Ask each broker once for its partitions. Return the rows that came, and the last problem of the others."""
-        found: dict[TopicPartition, Any] = {}
+        partition_rows: dict[TopicPartition, Any] = {}
         problem = ""
         for node, partitions in led.items():
             request = build(sorted(partitions))
@@ -161,7 +161,7 @@ class Client(MetadataCache):
             for partition, row in rows(answer).items():
                 verdict = error_codes.of(api, row.error_code)
                 if verdict is Action.OK:
-                    found[partition] = row
+                    partition_rows[partition] = row
                 elif not verdict.temporary:
                     raise error_codes.error(
                         api,
@@ -171,22 +171,22 @@ class Client(MetadataCache):
                     ).at(partition)
                 else:
                     problem = error_codes.name(row.error_code)
-        return found, problem
+        return partition_rows, problem
 
     def _by_leader(self, partitions: Iterable[TopicPartition], deadline: Deadline) -> dict[int, list[TopicPartition]]:
         partitions = list(partitions)
         topics = self.topics({topic for topic, _ in partitions}, deadline)
         led: dict[int, list[TopicPartition]] = {}
         for topic, index in partitions:
-            known = topics[topic].partitions.get(index)
-            if known is None:
+            partition = topics[topic].partitions.get(index)
+            if partition is None:
                 raise ConfigError(
                     f"topic {topic} has no partition {index}: it has {len(topics[topic].partitions)}. Nothing was"
                     " read or written by this request.",
                     tag="UNKNOWN_PARTITION",
                 ).at((topic, index))
-            if known.leader >= 0:
-                led.setdefault(known.leader, []).append((topic, index))
+            if partition.leader >= 0:
+                led.setdefault(partition.leader, []).append((topic, index))
         return led
 
     def _timeout(self, api: str, target: Target, problem: str, deadline: Deadline) -> Retriable:
@@ -236,9 +236,9 @@ class Client(MetadataCache):
         self._pool.give_back(node, connection)
 
     def _coordinator(self, target: GroupCoordinator | TransactionCoordinator, deadline: Deadline) -> int:
-        known = self._coordinators.get(target)
-        if known is not None:
-            return known
+        node = self._coordinators.get(target)
+        if node is not None:
+            return node
         answer = self.ask(
             ANY,
             FindCoordinatorRequest(key_type=target.kind, coordinator_keys=[target.key]),

@@ -130,8 +130,8 @@ class ConsumerProtocol:
 
     def accept(self, joined: Joined, assignment: bytes) -> frozenset[TopicPartition]:
         """Return the partitions of this member."""
-        found = ConsumerProtocolAssignment.decode(assignment).assigned_partitions if assignment else ()
-        return frozenset((row.topic, index) for row in found for index in row.partitions)
+        assigned = ConsumerProtocolAssignment.decode(assignment).assigned_partitions if assignment else ()
+        return frozenset((row.topic, index) for row in assigned for index in row.partitions)
 
     def outdated(self, client: Client) -> bool:
         """Return True if a topic has other partitions than at the sharing out, by metadata that may be
@@ -149,13 +149,13 @@ class ConsumerProtocol:
 
 def subscriptions(joined: Joined) -> dict[str, Subscription]:
     """Return the members of a group, the static ones first."""
-    found = {}
+    by_member = {}
     for member, (metadata, _) in sorted(
         joined.members.items(), key=lambda row: (row[1].instance is None, row[1].instance or "", row[0])
     ):
         message = ConsumerProtocolSubscription.decode(metadata)
-        found[member] = Subscription(frozenset(message.topics), bytes(message.user_data or b""))
-    return found
+        by_member[member] = Subscription(frozenset(message.topics), bytes(message.user_data or b""))
+    return by_member
 
 
 def _counts(client: Client, topics: Collection[str]) -> dict[str, int]:

@@ -22,7 +22,7 @@ class Deadline:
     def __init__(self, timeout_ms: float, *, backoff_ms: float = 100, backoff_max_ms: float = 1_000) -> None:
         self._began = time.monotonic()
         self._end = self._began + timeout_ms / 1000
-        self._told = False
+        self._warned = False
         self._backoff = Backoff(backoff_ms / 1000, backoff_max_ms / 1000, jitter=0.2)
         self.timeout_ms = timeout_ms
 
@@ -46,8 +46,8 @@ class Deadline:
 
     def warn(self, waiting_for: str) -> None:
         """Log the reason of a long wait, once."""
-        if not self._told and time.monotonic() - self._began > _QUIET_S:
-            self._told = True
+        if not self._warned and time.monotonic() - self._began > _QUIET_S:
+            self._warned = True
             log.warning("still waiting, for at most %.0f s more: %s", self.remaining, waiting_for)
 
     def cause(self, before: str, seen: str) -> str:

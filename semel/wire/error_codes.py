@@ -252,8 +252,8 @@ def error(api: str, code: int, subject: str, meaning: str = "Nothing was committ
     ``subject`` names the request, ``meaning`` its consequence for the data.
     """
     hint = advice(code) or acl_hints.advice(api, code)
-    told = f": {hint}" if hint else "."
-    return _ERRORS[of(api, code)](f"{subject}: the broker answered {name(code)}{told} {meaning}", tag=name(code))
+    remedy = f": {hint}" if hint else "."
+    return _ERRORS[of(api, code)](f"{subject}: the broker answered {name(code)}{remedy} {meaning}", tag=name(code))
 
 
 _CHECK = "Check that all brokers run and that bootstrap.servers is right, then start again."
@@ -278,5 +278,5 @@ def unanswered(api: str) -> str:
 
 def briefly(problem: str) -> str:
     """Return a message of :func:`given_up` without its advice, or the name of a code, for use in another message."""
-    told = problem.removesuffix(_CHECK).rstrip(" .")
-    return told if told.endswith("?") else f"{told}."
+    cause = problem.removesuffix(_CHECK).rstrip(" .")
+    return cause if cause.endswith("?") else f"{cause}."

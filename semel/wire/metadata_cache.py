@@ -84,8 +84,8 @@ class MetadataCache(ABC):
         """Return node and leader epoch of each partition's leader, by :meth:`topics`. Partitions that do not exist are
         left out.
         """
-        known = self.topics({topic for topic, _ in partitions}, deadline)
-        there = ((topic, index, known[topic].partitions.get(index)) for topic, index in partitions)
+        topics = self.topics({topic for topic, _ in partitions}, deadline)
+        there = ((topic, index, topics[topic].partitions.get(index)) for topic, index in partitions)
         return {(topic, index): (row.leader, row.leader_epoch) for topic, index, row in there if row is not None}
 
     def existing(self, names: Collection[str], deadline: Deadline | None = None) -> dict[str, Topic]:
@@ -117,8 +117,8 @@ class MetadataCache(ABC):
             if not problems:
                 with self._metadata_lock:
                     # an answer about all topics is complete: a topic that is not in it was deleted
-                    known = self._metadata.merged(newer) if self._metadata and names is not None else newer
-                    self._metadata = known.without(absent)
+                    merged = self._metadata.merged(newer) if self._metadata and names is not None else newer
+                    self._metadata = merged.without(absent)
                     return self._metadata
             missing, code = next(iter(problems.items()))
             if code == _UNKNOWN_TOPIC:
@@ -157,7 +157,7 @@ class MetadataCache(ABC):
         """Forget a broker's address: it is looked up again before the next request."""
         with self._metadata_lock:
             if self._metadata is not None:
-                brokers = {known: broker for known, broker in self._metadata.brokers.items() if known != node}
+                brokers = {other: broker for other, broker in self._metadata.brokers.items() if other != node}
                 self._metadata = replace(self._metadata, brokers=brokers)
 
     def forget_parent(self) -> None:
@@ -177,20 +177,20 @@ def newest_leaders(
     newest = dict.fromkeys(wanted, (-1, -1))
     for snapshot in _most(cache, {topic for topic, _ in wanted}, deadline or cache.deadline()):
         for topic, index in wanted:
-            known = snapshot.topics[topic].partitions.get(index) if topic in snapshot.topics else None
-            if known is not None and known.leader_epoch > newest[topic, index][1]:
-                newest[topic, index] = (known.leader, known.leader_epoch)
+            partition = snapshot.topics[topic].partitions.get(index) if topic in snapshot.topics else None
+            if partition is not None and partition.leader_epoch > newest[topic, index][1]:
+                newest[topic, index] = (partition.leader, partition.leader_epoch)
     return newest
 
 
 def _most(cache: MetadataCache, topics: Collection[str], deadline: Deadline) -> list[Metadata]:
-    known = {broker.node for broker in cache.known_brokers}
-    answers = _told(cache, known, topics, deadline)
+    nodes = {broker.node for broker in cache.known_brokers}
+    answers = _snapshots(cache, nodes, topics, deadline)
     if answers and 2 * len(answers) > max(len(snapshot.brokers) for snapshot in answers):
         return answers
     for _ in deadline.attempts():
         brokers = cache.brokers(deadline)
-        answers = _told(cache, brokers, topics, deadline)
+        answers = _snapshots(cache, brokers, topics, deadline)
         if 2 * len(answers) > len(brokers):
             return answers
     raise Retriable(
@@ -202,19 +202,21 @@ def _most(cache: MetadataCache, topics: Collection[str], deadline: Deadline) -> 
 def _known_to_any(cache: MetadataCache, topics: Collection[str], brokers: Collection[int], deadline: Deadline) -> bool:
     """Return True if one of these brokers knows one of the topics."""
     return any(
-        not topic.error for snapshot in _told(cache, brokers, topics, deadline) for topic in snapshot.topics.values()
+        not topic.error
+        for snapshot in _snapshots(cache, brokers, topics, deadline)
+        for topic in snapshot.topics.values()
     )
 
 
-def _told(
+def _snapshots(
     cache: MetadataCache, brokers: Collection[int], topics: Collection[str], deadline: Deadline
 ) -> list[Metadata]:
-    found = []
+    snapshots = []
     for node in brokers:
         try:
             connection = cache.connect(node, deadline)
             request = metadata_request(topics)
-            found.append(Metadata.read(connection.call(request, connection.versions.pick(type(request), 12, 13))))
+            snapshots.append(Metadata.read(connection.call(request, connection.versions.pick(type(request), 12, 13))))
         except Retriable:  # it is down, and leads nothing: the epochs of the others show that
             continue
-    return found
+    return snapshots

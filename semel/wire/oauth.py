@@ -93,8 +93,12 @@ def _provided(sasl: Sasl) -> tuple[str, float]:
         if isinstance(provider, str):
             module, _, name = provider.partition(":")
             provider = getattr(importlib.import_module(module), name)
-        given: Any = provider()  # type: ignore[misc]  # an object that is no function is refused below
-        text, life = (given, 0.0) if isinstance(given, str) else (given[0], float(given[1]) - time.time())
+        bearer_token: Any = provider()  # type: ignore[misc]  # an object that is no function is refused below
+        text, life = (
+            (bearer_token, 0.0)
+            if isinstance(bearer_token, str)
+            else (bearer_token[0], float(bearer_token[1]) - time.time())
+        )
     except SemelError:
         raise
     except OSError as error:

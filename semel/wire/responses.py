@@ -42,15 +42,15 @@ def _checked(kind: Any, version: int) -> tuple[_Field, ...]:
 
 
 def _fields(struct: Any, version: int) -> tuple[_Field, ...]:
-    found = []
+    fields = []
     for field in struct._fields:
         if not field.for_version_q(version) or field.tagged_field_q(version):
             continue
         rows = _fields(field, version) if field.is_struct_array() else ()
         nullable = field.nullable_for_version_q(version) or not (field.is_array() or field.type_str in _WITH_LENGTH)
         if rows or not nullable:
-            found.append((field.name, nullable, rows))
-    return tuple(found)
+            fields.append((field.name, nullable, rows))
+    return tuple(fields)
 
 
 def _check_no_nulls(value: Any, fields: tuple[_Field, ...]) -> None:

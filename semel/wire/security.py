@@ -158,16 +158,16 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
     """Return the context of the current files. While one of them is being replaced, return the context of its former
     content.
     """
-    known = _worked.get(tls)
+    entry = _worked.get(tls)
     try:
         changed = tuple(map(_changed, (tls.truststore_location, tls.keystore_location)))
-        if known is None or known[0] != changed:
-            known = _worked[tls] = changed, _context(tls)
+        if entry is None or entry[0] != changed:
+            entry = _worked[tls] = changed, _context(tls)
     except ConfigError as error:
-        if known is None:
+        if entry is None:
             raise
         log.warning("%s Until it can be read, what was in it before is used.", error.message)
-    return known[1]
+    return entry[1]
 
 
 def _changed(location: str | None) -> int:

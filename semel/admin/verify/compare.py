@@ -128,9 +128,9 @@ def verify(
     # the topic's end first: its ids are then in the source that is read, and later ids of the source do not count as
     # strangers
     reads = [_look(client, of) for of in wanted]
-    found = Verified(reads[0], reads[1] if source is not None else None)
+    result = Verified(reads[0], reads[1] if source is not None else None)
     if source is not None:
-        found.lost = found.strangers = 0
+        result.lost = result.strangers = 0
     total = sum(one.size for read in reads for one in read.ranges)
     try:
         with tempfile.TemporaryDirectory(prefix="semel-verify-", dir=directory) as folder:
@@ -140,7 +140,7 @@ def verify(
                 spill = Spill(Path(folder) / str(len(files)), limit)
                 _read(client, of, read, spill, partial(_tell, on_progress, before, total))
                 files.append(spill.close())
-            _judge_each(found, files, limit, examples, 1)
+            _judge_each(result, files, limit, examples, 1)
     except OSError as error:  # unreachable brokers raise semel's own errors
         raise ConfigError(
             f"ids could not be kept on disk in {directory or tempfile.gettempdir()} ({error}). Nothing was found out."
@@ -148,7 +148,7 @@ def verify(
             " bytes a record.",
             tag="SPILL",
         ) from None
-    return found
+    return result
 
 
 def _tell(on_progress: OnProgress, before: int, total: int, count: int) -> None:
@@ -174,32 +174,32 @@ def _read(client: Client, of: Of, read: Read, spill: Spill, on_progress: Callabl
     with Reader(client, read.ranges, headers=of.place.in_headers, timestamp_overflow="null") as reader:
         for rows in reader:
             ids = of.place.of(rows)
-            found = pa.RecordBatch.from_arrays([ids, rows.column("partition"), rows.column("offset")], schema=SCHEMA)
-            read.records += len(found)
+            batch = pa.RecordBatch.from_arrays([ids, rows.column("partition"), rows.column("offset")], schema=SCHEMA)
+            read.records += len(batch)
             if ids.null_count:
-                without = found.filter(ids.is_null())
+                without = batch.filter(ids.is_null())
                 read.without_id += len(without)
                 read.places_without_id += _places(without, _PLACES - len(read.places_without_id))
-                found = found.filter(ids.is_valid())
-            spill.add(found)
+                batch = batch.filter(ids.is_valid())
+            spill.add(batch)
             on_progress(sum(reader.positions.values()) - starts)
 
 
-def _judge_each(found: Verified, files: Sequence[Mapping[int, Path]], limit: int, examples: int, level: int) -> None:
+def _judge_each(result: Verified, files: Sequence[Mapping[int, Path]], limit: int, examples: int, level: int) -> None:
     """Judge each pair of files. Files of one number hold the same ids, and no other files do."""
     for number in sorted(set().union(*files)):
-        _judge(found, [of_one.get(number) for of_one in files], limit, examples, level)
+        _judge(result, [of_one.get(number) for of_one in files], limit, examples, level)
 
 
-def _judge(found: Verified, paths: Sequence[Path | None], limit: int, examples: int, level: int) -> None:
+def _judge(result: Verified, paths: Sequence[Path | None], limit: int, examples: int, level: int) -> None:
     if level < LEVELS and sum(path.stat().st_size for path in paths if path is not None) > limit:
-        _judge_each(found, [_spread(path, limit, level) for path in paths], limit, examples, level + 1)
+        _judge_each(result, [_spread(path, limit, level) for path in paths], limit, examples, level + 1)
         return
     counted = [_counted(path, limit) for path in paths]
     table = counted[0].append_column("in_source", pa.nulls(len(counted[0]), pa.int64()))
     if len(counted) > 1:
         table = counted[0].join(counted[1].rename_columns(["id", "in_source"]), "id", join_type="full outer")
-    _take(found, table, paths, examples)
+    _take(result, table, paths, examples)
     for path in paths:
         if path is not None:
             path.unlink()
@@ -239,30 +239,30 @@ def _folded(counts: Any, pending: Iterable[Any]) -> Any:
     return pa.concat_tables([counts, more]).group_by("id").aggregate([("times", "sum")]).rename_columns(["id", "times"])
 
 
-def _take(found: Verified, table: Any, paths: Sequence[Path | None], examples: int) -> None:
+def _take(result: Verified, table: Any, paths: Sequence[Path | None], examples: int) -> None:
     times = pc.fill_null(table["times"], 0)
     source = pc.fill_null(table["in_source"], 0)
     table = table.set_column(table.column_names.index("times"), "times", times)
-    found.ids += pc.sum(pc.greater(times, 0)).as_py() or 0
+    result.ids += pc.sum(pc.greater(times, 0)).as_py() or 0
     repeated = pc.greater(times, 1)
     doubled = pc.and_(repeated, pc.greater(times, source))
     kinds = {"duplicated": doubled}
-    if found.lost is not None and found.strangers is not None:
+    if result.lost is not None and result.strangers is not None:
         kinds |= {"lost": pc.equal(times, 0), "strangers": pc.equal(source, 0)}
-        found.lost += _count(kinds["lost"])
-        found.strangers += _count(kinds["strangers"])
-        found.fewer += _count(pc.and_(pc.greater(times, 0), pc.less(times, source)))
-        found.repeated += _count(pc.and_(repeated, pc.less_equal(times, source)))
-    found.duplicated += _count(doubled)
+        result.lost += _count(kinds["lost"])
+        result.strangers += _count(kinds["strangers"])
+        result.fewer += _count(pc.and_(pc.greater(times, 0), pc.less(times, source)))
+        result.repeated += _count(pc.and_(repeated, pc.less_equal(times, source)))
+    result.duplicated += _count(doubled)
     allowed = pc.max_element_wise(source, 1)
-    found.surplus += pc.sum(pc.subtract(times, allowed).filter(doubled)).as_py() or 0
+    result.surplus += pc.sum(pc.subtract(times, allowed).filter(doubled)).as_py() or 0
     for kind, chosen in kinds.items():
-        room = examples - len(found.examples[kind])
+        room = examples - len(result.examples[kind])
         if room > 0:
             worst = (
                 table.filter(chosen).sort_by([("times", "descending"), ("id", "ascending")]).slice(0, room).to_pylist()
             )
-            found.examples[kind] += _examples(worst, paths[1 if kind == "lost" else 0])
+            result.examples[kind] += _examples(worst, paths[1 if kind == "lost" else 0])
 
 
 def _count(flags: Any) -> int:

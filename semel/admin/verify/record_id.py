@@ -83,19 +83,19 @@ class IdPlace:
 def _header(headers: Any, name: str) -> Any:
     """Return the last header of that name, as Kafka's ``lastHeader`` does."""
     pairs = headers.flatten()
-    found = pc.indices_nonzero(pc.equal(pairs.field("key"), name))
-    rows = pc.list_parent_indices(headers).take(found).to_numpy(zero_copy_only=False)
+    matches = pc.indices_nonzero(pc.equal(pairs.field("key"), name))
+    rows = pc.list_parent_indices(headers).take(matches).to_numpy(zero_copy_only=False)
     last = np.full(len(headers), -1, np.int64)
-    last[rows] = found.to_numpy(zero_copy_only=False)  # the last of several wins: they are in order
+    last[rows] = matches.to_numpy(zero_copy_only=False)  # the last of several wins: they are in order
     return pairs.field("value").take(pa.array(last, mask=last < 0))
 
 
 def _json(values: Any, path: tuple[str | int, ...]) -> Any:
     if all(isinstance(step, str) for step in path):
         for leaf in (pa.string(), pa.int64()):
-            found = _by_arrow(values, tuple(map(str, path)), leaf)
-            if found is not None:
-                return found
+            fields = _by_arrow(values, tuple(map(str, path)), leaf)
+            if fields is not None:
+                return fields
     return pa.array([_by_python(value, path) for value in values.to_pylist()], pa.binary())
 
 
@@ -128,11 +128,11 @@ def _by_arrow(values: Any, path: tuple[str, ...], leaf: Any) -> Any | None:
         column = table.combine_chunks().column(0)
         for name in path[1:]:
             column = pc.struct_field(column, name)
-        found = pa.concat_arrays(column.chunks).cast(pa.string())
-        found.validate(full=True)  # Arrow accepts bytes that are no UTF-8
+        texts = pa.concat_arrays(column.chunks).cast(pa.string())
+        texts.validate(full=True)  # Arrow accepts bytes that are no UTF-8
     except pa.ArrowInvalid:
         return None
-    return found.cast(pa.binary())
+    return texts.cast(pa.binary())
 
 
 def _objects(values: Any) -> bool:
@@ -142,20 +142,20 @@ def _objects(values: Any) -> bool:
 
 def _by_python(value: bytes | None, path: tuple[str | int, ...]) -> bytes | None:
     try:
-        found: Any = json.loads(value or b"", parse_float=str, parse_constant=_no_number)
+        node: Any = json.loads(value or b"", parse_float=str, parse_constant=_no_number)
         for step in path:
-            found = _follow(found, step)
+            node = _follow(node, step)
     except (ValueError, LookupError, TypeError, RecursionError):
         return None
-    if isinstance(found, str):
-        return found.encode("utf-8", "surrogatepass")
-    return str(found).encode() if isinstance(found, int) and not isinstance(found, bool) else None
+    if isinstance(node, str):
+        return node.encode("utf-8", "surrogatepass")
+    return str(node).encode() if isinstance(node, int) and not isinstance(node, bool) else None
 
 
-def _follow(found: Any, step: str | int) -> Any:
-    if isinstance(step, int) is not isinstance(found, list):
+def _follow(node: Any, step: str | int) -> Any:
+    if isinstance(step, int) is not isinstance(node, list):
         raise TypeError(step)
-    return found[step]
+    return node[step]
 
 
 def _no_number(_: str) -> None:

@@ -114,16 +114,16 @@ def check(file: File, clusters: Clusters = "") -> None:
 
 def _check_flow(console: Console, flow: FlowConfig) -> ConfigError | None:
     """Show what becomes of its topics. Returns what would be refused before the takeover."""
-    refused, known, id = None, None, flow_id(flow.policy.source, flow.policy.target)
+    refused, positions, id = None, None, flow_id(flow.policy.source, flow.policy.target)
     with Client(ClientConfig.parse(flow.source)) as source, Client(ClientConfig.parse(flow.target)) as target:
         rows = preview(source, target, flow)
         try:
             check_rights(source, target, flow, id)
             check_checkpoints_topic(target, flow)
-            known = shown_positions(source, target, flow)
+            positions = shown_positions(source, target, flow)
         except ConfigError as error:
             refused = error
-    start = "" if known is None else _start(flow, known)
+    start = "" if positions is None else _start(flow, positions)
     console.print(f"{flow.title}, {'exactly once' if flow.exactly_once else 'AT LEAST ONCE'}{start}")
     table = Table(
         flow.policy.source, "partitions", flow.policy.target, "", box=None, header_style="bold", padding=(0, 2)
@@ -136,11 +136,12 @@ def _check_flow(console: Console, flow: FlowConfig) -> ConfigError | None:
     return refused
 
 
-def _start(flow: FlowConfig, known: Positions) -> str:
+def _start(flow: FlowConfig, positions: Positions) -> str:
     """Return the words for where a flow begins, or resumes if it has positions."""
-    if not known.at:
+    if not positions.at:
         return f", from the {flow.start} offset on"
-    return f", resumes after round {known.round}: `semel mirror status` shows the offsets of {len(known.at)} partitions"
+    shown = f"`semel mirror status` shows the offsets of {len(positions.at)} partitions"
+    return f", resumes after round {positions.round}: {shown}"
 
 
 def _say(config: MirrorConfig) -> None:

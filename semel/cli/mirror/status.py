@@ -32,16 +32,16 @@ def status(
     and needs no Spark.
     """
     config = read_properties(file, split_list(clusters))
-    found = {flow.title: _of(flow) for flow in config.flows}
+    flows = {flow.title: _of(flow) for flow in config.flows}
     if as_json:
         rows: list[dict[str, Any]] = []
-        for title, flow in found.items():
+        for title, flow in flows.items():
             rows += [{"flow": title, **asdict(one)} for one in flow.rows]
         print_json(rows)
     else:
-        for title, flow in found.items():
+        for title, flow in flows.items():
             _print(title, flow)
-    if any(one.problem for flow in found.values() for one in flow.rows):
+    if any(one.problem for flow in flows.values() for one in flow.rows):
         raise typer.Exit(1)
 
 

@@ -60,21 +60,21 @@ def translate(
     with ExitStack() as stack:
         pairs = (there.source, there.target) if there else (some.target, some.source)
         here, away = (stack.enter_context(Client(ClientConfig.parse(properties))) for properties in pairs)
-        known = groups.all_committed(here, group) if group else {}
-        offsets = {at: one.offset for at, one in known.items()} if group else {(topic, partition): offset}
+        group_offsets = groups.all_committed(here, group) if group else {}
+        offsets = {at: one.offset for at, one in group_offsets.items()} if group else {(topic, partition): offset}
         if group and not offsets:
             raise ConfigError(
                 f"group {group!r} has no offsets on {source}. Nothing was translated. Correct the group's name.",
                 tag="NO_OFFSETS",
             )
-        found = _found(here, away, there, back, offsets)
+        translated = _translated(here, away, there, back, offsets)
         if apply:
-            texts = {(one.topic, one.partition): known[at].metadata for at, one in found.items()}
-            _commit(here, away, group, (source, target), found, texts)
-    _print(source, target, offsets, found, as_json=as_json, applied=apply)
+            texts = {(one.topic, one.partition): group_offsets[at].metadata for at, one in translated.items()}
+            _commit(here, away, group, (source, target), translated, texts)
+    _print(source, target, offsets, translated, as_json=as_json, applied=apply)
 
 
-def _found(
+def _translated(
     here: Client,
     away: Client,
     there: FlowConfig | None,
@@ -82,7 +82,7 @@ def _found(
     offsets: dict[TopicPartition, int],
 ) -> dict[TopicPartition, Translated]:
     """Translate by the flow to the target, and by the flow that comes from there."""
-    found: dict[TopicPartition, Translated] = {}
+    translated: dict[TopicPartition, Translated] = {}
     began = False
     for flow, source, target in ((there, here, away), (back, away, here)):
         if flow is None:
@@ -90,14 +90,14 @@ def _found(
         translator = Translator(source, target, flow_id(flow.policy.source, flow.policy.target))
         if translator.refresh():
             began = True
-            found |= translator.forward(offsets) if flow is there else translator.backward(offsets)
+            translated |= translator.forward(offsets) if flow is there else translator.backward(offsets)
     if not began:
         raise ConfigError(
             "the mirror has copied nothing between these clusters yet. Nothing was translated. Start it first:"
             " semel mirror FILE",
             tag="NOTHING_COPIED",
         )
-    return found
+    return translated
 
 
 def _commit(
@@ -105,7 +105,7 @@ def _commit(
     away: Client,
     group: str,
     aliases: tuple[str, str],
-    found: dict[TopicPartition, Translated],
+    translated: dict[TopicPartition, Translated],
     texts: dict[TopicPartition, str],
 ) -> None:
     source, target = aliases
@@ -117,7 +117,7 @@ def _commit(
                 " them, then translate again.",
                 tag="GROUP_IN_USE",
             )
-    wanted = {(one.topic, one.partition): one.offset for one in found.values()}
+    wanted = {(one.topic, one.partition): one.offset for one in translated.values()}
     before = committed(away, group, wanted, require_stable=False) if wanted else {}
     back = [partition for partition, offset in before.items() if wanted[partition] < offset]
     if back:
@@ -136,14 +136,14 @@ def _print(
     source: str,
     target: str,
     offsets: dict[TopicPartition, int],
-    found: dict[TopicPartition, Translated],
+    translated: dict[TopicPartition, Translated],
     *,
     as_json: bool,
     applied: bool,
 ) -> None:
     if as_json:
         rows: list[dict[str, object]] = []
-        for _, one in sorted(found.items()):
+        for _, one in sorted(translated.items()):
             rows.append({"topic": one.topic, "partition": one.partition, "offset": one.offset})
             if one.note:
                 rows[-1]["note"] = one.note
@@ -152,11 +152,13 @@ def _print(
     console = Console(soft_wrap=True)
     table = Table(source, "offset", target, "offset", "", box=None, header_style="bold", padding=(0, 2))
     for (topic, index), offset in sorted(offsets.items()):
-        known = found.get((topic, index))
+        translation = translated.get((topic, index))
         there = (
-            (f"{known.topic}-{known.partition}", str(known.offset), known.note) if known else ("-", "-", "not mirrored")
+            (f"{translation.topic}-{translation.partition}", str(translation.offset), translation.note)
+            if translation
+            else ("-", "-", "not mirrored")
         )
         table.add_row(f"{topic}-{index}", str(offset), *there)
     print_table(console, table)
     if applied:
-        console.print(f"committed on {target}: {len(found)} partitions")
+        console.print(f"committed on {target}: {len(translated)} partitions")

@@ -74,18 +74,18 @@ def list_all(
 ) -> None:
     """List every prefix with its committed progress and its lag."""
     with connect(bootstrap_server, command_config) as client:
-        found = list_progress(client, progress_topic=progress_topic)
-        behind = lags(client, [one.progress for one in found])
+        prefixes = list_progress(client, progress_topic=progress_topic)
+        behind = lags(client, [one.progress for one in prefixes])
     if as_json:
-        print_json([_value(one, lag) for one, lag in zip(found, behind, strict=True)])
+        print_json([_value(one, lag) for one, lag in zip(prefixes, behind, strict=True)])
         return
     console = Console(soft_wrap=True)
-    if not found:
+    if not prefixes:
         console.print(f"{progress_topic} holds no progress")
         return
     titles = ("prefix", "of a", "batch", "committed", "reads", "writes", "lag")
     table = Table(*titles, box=None, header_style="bold", padding=(0, 2))
-    for one, lag in zip(found, behind, strict=True):
+    for one, lag in zip(prefixes, behind, strict=True):
         reads = ", ".join(sorted({topic for topic, _ in lag})) or "-"
         total = _sum(lag)
         table.add_row(
@@ -113,15 +113,15 @@ def describe(
     The command shows the next offset to read, the lag, and where the last rows were written.
     """
     with connect(bootstrap_server, command_config) as client:
-        found = [one for one in list_progress(client, progress_topic=progress_topic) if one.prefix == prefix]
-        behind = lags(client, [one.progress for one in found])
-    if not found:
+        scopes = [one for one in list_progress(client, progress_topic=progress_topic) if one.prefix == prefix]
+        behind = lags(client, [one.progress for one in scopes])
+    if not scopes:
         raise _unknown(prefix, progress_topic)
     if as_json:
-        print_json([_value(one, lag) for one, lag in zip(found, behind, strict=True)])
+        print_json([_value(one, lag) for one, lag in zip(scopes, behind, strict=True)])
         return
     console = Console(soft_wrap=True)
-    for one, lag in zip(found, behind, strict=True):
+    for one, lag in zip(scopes, behind, strict=True):
         _show(console, one, lag)
 
 
@@ -159,12 +159,12 @@ def reset(
     console = Console(soft_wrap=True, quiet=as_json)
     offsets = _offsets(to_offsets) if to_offsets is not None else None
     with connect(bootstrap_server, command_config) as client:
-        known = scope_of(client, prefix, progress_topic, scope.value if scope is not None else None)
-        whose = known or (scope or Scope.QUERY).value
+        current_scope = scope_of(client, prefix, progress_topic, scope.value if scope is not None else None)
+        whose = current_scope or (scope or Scope.QUERY).value
         if whose == Scope.MIRROR.value and offsets is not None:
             raise _of_a_mirror(prefix)
         lost = is_lost(client, prefix, whose, progress_topic)
-        if known is None and offsets is None and not lost:
+        if current_scope is None and offsets is None and not lost:
             raise _unknown(
                 prefix,
                 progress_topic,
@@ -176,11 +176,11 @@ def reset(
         if lost:
             after = _decided(console, client, before, offsets, lost=True, yes=yes)
         with Producer(client, prefix, scope=whose, progress_topic=progress_topic, may_have_lost_progress=lost) as owner:
-            found = owner.take_over()
-            if lost and found is not None:
+            progress = owner.take_over()
+            if lost and progress is not None:
                 raise _no_longer_lost(prefix)
             if not lost:
-                before = PrefixProgress(prefix, whose, found, open=False)
+                before = PrefixProgress(prefix, whose, progress, open=False)
                 after = _decided(console, client, before, offsets, lost=False, yes=yes)
             forget(owner) if after is None else set_to(owner, after)
     if as_json:
@@ -220,11 +220,11 @@ def _decided(
 
 def _offsets(text: str) -> dict[str, dict[int, int]]:
     try:
-        found = {
+        by_topic = {
             topic: {int(index): offset for index, offset in offsets.items()}
             for topic, offsets in json.loads(text).items()
         }
-        if not found or any(type(offset) is not int for offsets in found.values() for offset in offsets.values()):
+        if not by_topic or any(type(offset) is not int for offsets in by_topic.values() for offset in offsets.values()):
             raise ValueError(text)
     except (ValueError, AttributeError):
         raise ConfigError(
@@ -232,7 +232,7 @@ def _offsets(text: str) -> dict[str, dict[int, int]]:
             ' {"in": {"0": 42, "1": -2}}.',
             tag="WRONG_VALUE",
         ) from None
-    return found
+    return by_topic
 
 
 def _meaning(scope: str, *, forgotten: bool) -> str:

@@ -63,21 +63,21 @@ def carry(
     """
     check_can_ask(as_json=as_json, asks=not (yes or dry_run), instead="--yes or --dry-run")
     console = Console(soft_wrap=True, quiet=as_json)
-    found = read(checkpoint)
+    kafka_checkpoint = read(checkpoint)
     with connect(bootstrap_server, command_config) as client:
-        progress = at_positions(client, [(source.name, source.next) for source in found.sources])
-        starting = _starting(client, found)
-        _show(console, found, starting)
+        progress = at_positions(client, [(source.name, source.next) for source in kafka_checkpoint.sources])
+        starting = _starting(client, kafka_checkpoint)
+        _show(console, kafka_checkpoint, starting)
         if not dry_run:
-            _check_stateless(found, starting)
+            _check_stateless(kafka_checkpoint, starting)
             _check_unknown(scope_of(client, prefix, progress_topic, _SCOPE), prefix)
             confirm(console, "Carry it over?", _UNCHANGED, yes=yes)
             with Producer(client, prefix, scope=_SCOPE, progress_topic=progress_topic) as owner:
                 _check_unknown(owner.take_over(), prefix, _FENCED)
-                _check_not_changed(found, checkpoint)
+                _check_not_changed(kafka_checkpoint, checkpoint)
                 set_to(owner, progress)
     if as_json:
-        print_json(_value(found, starting, written=not dry_run))
+        print_json(_value(kafka_checkpoint, starting, written=not dry_run))
     console.print("nothing was written" if dry_run else f"carried over: {prefix} resumes there")
     console.print(
         "\nnext: start the new query with a new, empty checkpoint"
@@ -89,8 +89,8 @@ def carry(
     )
 
 
-def _check_stateless(found: KafkaCheckpoint, starting: Mapping[str, Mapping[str, int]]) -> None:
-    if found.stateful:
+def _check_stateless(checkpoint: KafkaCheckpoint, starting: Mapping[str, Mapping[str, int]]) -> None:
+    if checkpoint.stateful:
         raise ConfigError(
             "the old query keeps state, and state cannot be imported. Nothing was changed. Start a new query with a"
             f" new prefix and checkpoint at startingOffsets={json.dumps(starting)}: its state begins empty. Earlier"
@@ -108,8 +108,8 @@ def _check_unknown(progress: object, prefix: str, changed: str = _UNCHANGED) -> 
         )
 
 
-def _check_not_changed(found: KafkaCheckpoint, location: str) -> None:
-    if read(location) != found:
+def _check_not_changed(checkpoint: KafkaCheckpoint, location: str) -> None:
+    if read(location) != checkpoint:
         raise ConfigError(
             f"{location} has changed since it was shown: the old query still runs. {_FENCED} Stop the old query, then"
             " do this again.",
@@ -117,11 +117,11 @@ def _check_not_changed(found: KafkaCheckpoint, location: str) -> None:
         )
 
 
-def _starting(client: Client, found: KafkaCheckpoint) -> dict[str, dict[str, int]]:
+def _starting(client: Client, checkpoint: KafkaCheckpoint) -> dict[str, dict[str, int]]:
     """Return the offsets as ``startingOffsets``, which names every partition. Partitions that the checkpoint lacks are
     new, and read from their beginning.
     """
-    ends = _ends(found, planned=False)
+    ends = _ends(checkpoint, planned=False)
     topics = client.topics({topic for topic, _ in ends})
     return {
         name: {str(index): ends.get((name, index), EARLIEST) for index in sorted(topic.partitions)}
@@ -129,29 +129,29 @@ def _starting(client: Client, found: KafkaCheckpoint) -> dict[str, dict[str, int
     }
 
 
-def _ends(found: KafkaCheckpoint, *, planned: bool) -> dict[TopicPartition, int]:
+def _ends(checkpoint: KafkaCheckpoint, *, planned: bool) -> dict[TopicPartition, int]:
     """Return the ends of all partitions. If several sources read one partition, the lowest wins."""
     ends: dict[TopicPartition, int] = {}
-    for source in found.sources:
+    for source in checkpoint.sources:
         for topic, row in (source.planned if planned else source.next).items():
             for index, offset in row.items():
                 ends[topic, index] = min(offset, ends.get((topic, index), offset))
     return ends
 
 
-def _again(found: KafkaCheckpoint) -> dict[TopicPartition, tuple[int, int]]:
+def _again(checkpoint: KafkaCheckpoint) -> dict[TopicPartition, tuple[int, int]]:
     """Return the first and last planned offsets that were not committed."""
-    ends = _ends(found, planned=False)
-    return {p: (ends.get(p, 0), end - 1) for p, end in _ends(found, planned=True).items() if end > ends.get(p, 0)}
+    ends = _ends(checkpoint, planned=False)
+    return {p: (ends.get(p, 0), end - 1) for p, end in _ends(checkpoint, planned=True).items() if end > ends.get(p, 0)}
 
 
-def _show(console: Console, found: KafkaCheckpoint, starting: Mapping[str, Mapping[str, int]]) -> None:
-    batch = "none: it stands at its first offsets" if found.committed is None else str(found.committed)
+def _show(console: Console, checkpoint: KafkaCheckpoint, starting: Mapping[str, Mapping[str, int]]) -> None:
+    batch = "none: it stands at its first offsets" if checkpoint.committed is None else str(checkpoint.committed)
     facts = Table.grid(padding=(0, 2))
-    facts.add_row("old query", found.query)
+    facts.add_row("old query", checkpoint.query)
     facts.add_row("last committed batch", batch)
     print_table(console, facts)
-    again = _again(found)
+    again = _again(checkpoint)
     table = Table("reads", "next offset", "may be written already", box=None, header_style="bold", padding=(0, 2))
     for topic, row in starting.items():
         for index, offset in row.items():
@@ -170,15 +170,15 @@ def _show(console: Console, found: KafkaCheckpoint, starting: Mapping[str, Mappi
     )
 
 
-def _value(found: KafkaCheckpoint, starting: Mapping[str, Mapping[str, int]], *, written: bool) -> dict[str, Any]:
+def _value(checkpoint: KafkaCheckpoint, starting: Mapping[str, Mapping[str, int]], *, written: bool) -> dict[str, Any]:
     again = [
         {"topic": topic, "partition": index, "first_offset": first, "last_offset": last}
-        for (topic, index), (first, last) in sorted(_again(found).items())
+        for (topic, index), (first, last) in sorted(_again(checkpoint).items())
     ]
     return {
-        "query": found.query,
-        "committed": found.committed,
-        "stateful": found.stateful,
+        "query": checkpoint.query,
+        "committed": checkpoint.committed,
+        "stateful": checkpoint.stateful,
         "startingOffsets": starting,
         "may_be_written_already": again,
         "written": written,

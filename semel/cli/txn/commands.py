@@ -45,12 +45,14 @@ def list_all(
     if everything and prepared:
         raise typer.BadParameter("--all shows ids with no open transaction, and --prepared only open ones")
     with connect(bootstrap_server, command_config) as client:
-        found = [one for one in list_transactions(client, only_open=not everything) if one.prepared or not prepared]
+        transactions = [
+            one for one in list_transactions(client, only_open=not everything) if one.prepared or not prepared
+        ]
     if as_json:
-        print_json([json_value(one) for one in found])
+        print_json([json_value(one) for one in transactions])
         return
     console = Console(soft_wrap=True)
-    if not found:
+    if not transactions:
         kind = "prepared" if prepared else "open"
         console.print(f"no transaction that this login may describe is {kind}")
         return
@@ -65,7 +67,7 @@ def list_all(
         header_style="bold",
         padding=(0, 2),
     )
-    for one in found:
+    for one in transactions:
         waiting = f"{one.waiting:,}" if one.waiting else "none"
         table.add_row(
             whose(one),
@@ -76,9 +78,9 @@ def list_all(
             waiting,
         )
     print_table(console, table)
-    if any(one.open for one in found):
+    if any(one.open for one in transactions):
         console.print("\ndetails: semel txn describe ID; if its owner is gone: semel txn abort ID")
-    if any(one.prepared for one in found):
+    if any(one.prepared for one in transactions):
         console.print("if a program's store holds the decision: semel txn sweep PREFIX, or restart the program")
 
 
@@ -88,11 +90,11 @@ def describe(
 ) -> None:
     """Show the state of one transactional id, and where it holds readers back."""
     with connect(bootstrap_server, command_config) as client:
-        found = describe_transaction(client, transactional_id)
+        info = describe_transaction(client, transactional_id)
     if as_json:
-        print_json(json_value(found))
+        print_json(json_value(info))
     else:
-        show(Console(soft_wrap=True), found)
+        show(Console(soft_wrap=True), info)
 
 
 @app.command(epilog=examples("semel txn abort totals --bootstrap-server localhost:9092"))
@@ -113,14 +115,14 @@ def abort(
     check_can_ask(as_json=as_json, asks=not yes)
     console = Console(soft_wrap=True, quiet=as_json)
     with connect(bootstrap_server, command_config) as client:
-        found = describe_transaction(client, transactional_id)
-        show(console, found)
-        if found.transaction.state == "Ongoing":
+        info = describe_transaction(client, transactional_id)
+        show(console, info)
+        if info.transaction.state == "Ongoing":
             console.print(
                 "\nIts rows will never be visible, its group offsets are dropped, and readers continue after it."
             )
             confirm(console, "Abort it?", "Nothing was changed: it is still open, and readers wait before it.", yes=yes)
-        abort_transaction(client, found)
+        abort_transaction(client, info)
     if as_json:
-        print_json({**json_value(found), "aborted": True})
+        print_json({**json_value(info), "aborted": True})
     console.print("aborted: its markers are on all shown partitions")

@@ -63,7 +63,7 @@ def heal(
     """
     console = Console(soft_wrap=True, stderr=as_json)
     with connect(bootstrap_server, command_config) as client:
-        found = find_open_rows(
+        open_rows = find_open_rows(
             client,
             (topic, partition),
             producer_id,
@@ -71,12 +71,12 @@ def heal(
             progress_topic=progress_topic,
             owner_gone=owner_gone,
         )
-        _show(console, found, progress_topic)
+        _show(console, open_rows, progress_topic)
         with exit_1_on_no(console, "Nothing was changed: it is still open, and readers wait before it."):
-            commit = _choose(console, found, end, yes=yes)
-        write_marker(client, found, commit=commit, progress_topic=progress_topic)
+            commit = _choose(console, open_rows, end, yes=yes)
+        write_marker(client, open_rows, commit=commit, progress_topic=progress_topic)
     if as_json:
-        print_json({**_value(found), "healed_as": "commit" if commit else "abort"})
+        print_json({**_value(open_rows), "healed_as": "commit" if commit else "abort"})
     else:
         console.print(f"{'committed' if commit else 'aborted'}: the marker is written, and readers continue")
         console.print(
@@ -85,9 +85,9 @@ def heal(
         )
 
 
-def _choose(console: Console, found: OpenRows, end: Outcome | None, *, yes: bool) -> bool:
-    if end is None and found.committed is not None:
-        end = Outcome.commit if found.committed else Outcome.abort
+def _choose(console: Console, open_rows: OpenRows, end: Outcome | None, *, yes: bool) -> bool:
+    if end is None and open_rows.committed is not None:
+        end = Outcome.commit if open_rows.committed else Outcome.abort
     if end is None and yes:
         raise typer.BadParameter(
             "its outcome is not recorded. Nothing was changed. With --yes, give --as commit or --as abort."
@@ -103,31 +103,31 @@ def _choose(console: Console, found: OpenRows, end: Outcome | None, *, yes: bool
     return end is Outcome.commit
 
 
-def _show(console: Console, found: OpenRows, progress_topic: str) -> None:
-    outcome = {True: "committed", False: "aborted", None: f"not recorded in {progress_topic}"}[found.committed]
+def _show(console: Console, open_rows: OpenRows, progress_topic: str) -> None:
+    outcome = {True: "committed", False: "aborted", None: f"not recorded in {progress_topic}"}[open_rows.committed]
     facts = Table.grid(padding=(0, 2))
-    facts.add_row("partition", f"{found.partition[0]}-{found.partition[1]}")
-    facts.add_row("open from offset", str(found.opened.start_offset))
-    facts.add_row("producer id, epoch", f"{found.opened.producer_id}, {found.opened.epoch}")
-    facts.add_row("transactional id", found.transactional_id or "known to no broker any more")
+    facts.add_row("partition", f"{open_rows.partition[0]}-{open_rows.partition[1]}")
+    facts.add_row("open from offset", str(open_rows.opened.start_offset))
+    facts.add_row("producer id, epoch", f"{open_rows.opened.producer_id}, {open_rows.opened.epoch}")
+    facts.add_row("transactional id", open_rows.transactional_id or "known to no broker any more")
     facts.add_row("outcome", outcome)
     facts.add_row(
         "records waiting",
-        f"{found.waiting:,}" if found.waiting else "none: another transaction holds readers back before it",
+        f"{open_rows.waiting:,}" if open_rows.waiting else "none: another transaction holds readers back before it",
     )
     facts.add_row("as commit", "its rows from that offset on become visible")
     facts.add_row("as abort", "its rows from that offset on are never visible")
     print_table(console, facts)
 
 
-def _value(found: OpenRows) -> dict[str, Any]:
+def _value(open_rows: OpenRows) -> dict[str, Any]:
     return {
-        "topic": found.partition[0],
-        "partition": found.partition[1],
-        "first_offset": found.opened.start_offset,
-        "producer_id": found.opened.producer_id,
-        "epoch": found.opened.epoch,
-        "transactional_id": found.transactional_id,
-        "committed": found.committed,
-        "records_waiting": found.waiting,
+        "topic": open_rows.partition[0],
+        "partition": open_rows.partition[1],
+        "first_offset": open_rows.opened.start_offset,
+        "producer_id": open_rows.opened.producer_id,
+        "epoch": open_rows.opened.epoch,
+        "transactional_id": open_rows.transactional_id,
+        "committed": open_rows.committed,
+        "records_waiting": open_rows.waiting,
     }

@@ -42,16 +42,16 @@ def commit(
     check_can_ask(as_json=as_json, asks=not yes)
     console = Console(soft_wrap=True, quiet=as_json)
     with connect(bootstrap_server, command_config) as client:
-        found = describe_transaction(client, transactional_id)
-        show(console, found)
-        if found.prepared:
+        info = describe_transaction(client, transactional_id)
+        show(console, info)
+        if info.prepared:
             console.print("\nIts rows become visible for ever. Commit it only if that is the decision.")
             confirm(
                 console, "Commit it?", "Nothing was changed: it is still open, and readers wait before it.", yes=yes
             )
-        commit_transaction(client, found)
+        commit_transaction(client, info)
     if as_json:
-        print_json({**json_value(found), "committed": True})
+        print_json({**json_value(info), "committed": True})
     console.print("committed: its markers are on all shown partitions")
 
 
@@ -84,12 +84,12 @@ def sweep(
     console = Console(soft_wrap=True, quiet=as_json)
     made = _read(decisions) if decisions is not None else []
     with connect(bootstrap_server, command_config) as client:
-        found = [one for one in list_transactions(client) if one.name.prefix == prefix and one.prepared]
-    _name(console, prefix, found)
+        prepared = [one for one in list_transactions(client) if one.name.prefix == prefix and one.prepared]
+    _name(console, prefix, prepared)
     if decisions is None and database is None:
         if as_json:
-            print_json({"prepared": [json_value(one) for one in found], "committed": [], "aborted": []})
-        raise typer.Exit(int(bool(found)))
+            print_json({"prepared": [json_value(one) for one in prepared], "committed": [], "aborted": []})
+        raise typer.Exit(int(bool(prepared)))
     if database is not None:
         console.print("The database says which are committed; the others are aborted. A running outbox is fenced.")
     else:
@@ -102,7 +102,7 @@ def sweep(
     if as_json:
         print_json(
             {
-                "prepared": [json_value(one) for one in found],
+                "prepared": [json_value(one) for one in prepared],
                 "committed": committed,
                 "aborted": list(recovered.aborted),
             }
@@ -110,14 +110,14 @@ def sweep(
     console.print(f"committed: {', '.join(committed) or 'none'}; aborted: {', '.join(recovered.aborted) or 'none'}")
 
 
-def _name(console: Console, prefix: str, found: Sequence[TransactionInfo]) -> None:
-    if not found:
+def _name(console: Console, prefix: str, prepared: Sequence[TransactionInfo]) -> None:
+    if not prepared:
         console.print(f"nothing is prepared under {prefix!r}, of what this login may describe")
-    for one in found:
+    for one in prepared:
         show(console, one)
         console.print()
-    if found:
-        console.print(f"{', '.join(map(whose, found))}: decided in the program's store, if at all")
+    if prepared:
+        console.print(f"{', '.join(map(whose, prepared))}: decided in the program's store, if at all")
 
 
 def _read(file: Path) -> list[Prepared]:

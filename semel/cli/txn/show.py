@@ -15,50 +15,50 @@ from semel.transaction.transactional_id import IdKind
 __all__ = ["age", "json_value", "seconds", "show", "timeout", "whose"]
 
 
-def show(console: Console, found: TransactionInfo) -> None:
+def show(console: Console, info: TransactionInfo) -> None:
     """Print one transaction, and the partitions that it holds back."""
-    transaction = found.transaction
+    transaction = info.transaction
     facts = Table.grid(padding=(0, 2))
-    facts.add_row("transactional id", whose(found))
+    facts.add_row("transactional id", whose(info))
     facts.add_row("state", transaction.state)
     facts.add_row("producer id, epoch", f"{transaction.producer_id}, {transaction.epoch}")
-    if found.open:
-        facts.add_row("age, timeout", f"{age(found)}, {timeout(found)}")
+    if info.open:
+        facts.add_row("age, timeout", f"{age(info)}, {timeout(info)}")
         shown = ", ".join(f"{topic}-{index}" for topic, index in transaction.partitions)
         facts.add_row("partitions", shown or "none yet, or none that this login may describe")
-    if found.prepared:
+    if info.prepared:
         facts.add_row("decided", "not known here: the decision is in its program's store (a file, a database)")
     print_table(console, facts)
-    if found.held:
+    if info.held:
         table = Table("partition", "its first offset", "records waiting", box=None, header_style="bold", padding=(0, 2))
-        for held in found.held:
+        for held in info.held:
             first = "nothing written" if held.first_offset is None else str(held.first_offset)
             table.add_row(f"{held.topic}-{held.index}", first, f"{held.waiting:,}" if held.waiting else "none")
         print_table(console, table)
 
 
-def whose(found: TransactionInfo) -> str:
+def whose(info: TransactionInfo) -> str:
     """Return the id. For a prepared transaction, add its prefix."""
-    name = found.name
+    name = info.name
     return (
         name.prefix
         if name.kind is IdKind.OWNER
-        else f"{found.transaction.transactional_id} ({name.kind.value} of {name.prefix})"
+        else f"{info.transaction.transactional_id} ({name.kind.value} of {name.prefix})"
     )
 
 
-def _age_s(found: TransactionInfo) -> float:
-    return max(time.time() - found.transaction.started_ms / 1000, 0.0)
+def _age_s(info: TransactionInfo) -> float:
+    return max(time.time() - info.transaction.started_ms / 1000, 0.0)
 
 
-def age(found: TransactionInfo) -> str:
+def age(info: TransactionInfo) -> str:
     """Return the time since it was opened, as text; empty if it is not open."""
-    return seconds(_age_s(found) * 1000) if found.open and found.transaction.started_ms > 0 else ""
+    return seconds(_age_s(info) * 1000) if info.open and info.transaction.started_ms > 0 else ""
 
 
-def timeout(found: TransactionInfo) -> str:
+def timeout(info: TransactionInfo) -> str:
     """Return the time after which the brokers abort it, as text."""
-    ms = found.transaction.timeout_ms
+    ms = info.transaction.timeout_ms
     return "never" if ms >= NEVER_MS else seconds(ms)
 
 
@@ -68,24 +68,24 @@ def seconds(ms: float) -> str:
     return f"{seconds // 60} min {seconds % 60} s" if seconds >= 60 else f"{seconds} s"
 
 
-def json_value(found: TransactionInfo) -> dict[str, Any]:
+def json_value(info: TransactionInfo) -> dict[str, Any]:
     """Return one transaction as JSON."""
-    transaction = found.transaction
+    transaction = info.transaction
     return {
         "transactional_id": transaction.transactional_id,
-        "prefix": found.name.prefix,
-        "kind": found.name.kind.value,
+        "prefix": info.name.prefix,
+        "kind": info.name.kind.value,
         "state": transaction.state,
-        "open": found.open,
-        "prepared": found.prepared,
+        "open": info.open,
+        "prepared": info.prepared,
         "producer_id": transaction.producer_id,
         "epoch": transaction.epoch,
         "timeout_ms": transaction.timeout_ms,
-        "age_s": round(_age_s(found), 3) if found.open else None,
+        "age_s": round(_age_s(info), 3) if info.open else None,
         "partitions": [{"topic": topic, "partition": index} for topic, index in transaction.partitions],
         "held": [
             {"topic": h.topic, "partition": h.index, "first_offset": h.first_offset, "records_waiting": h.waiting}
-            for h in found.held
+            for h in info.held
         ],
-        "records_waiting": found.waiting,
+        "records_waiting": info.waiting,
     }

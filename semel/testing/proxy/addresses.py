@@ -50,12 +50,12 @@ def _fields(key: int, version: int, answer: bytes) -> list[_Field]:
     if key not in (_METADATA, _FIND_COORDINATOR):
         return []
     try:
-        found = (_metadata if key == _METADATA else _coordinators)(version, answer)
+        fields = (_metadata if key == _METADATA else _coordinators)(version, answer)
     except (ValueError, IndexError, OverflowError, struct.error) as error:
         raise ValueError(
             f"an answer of {len(answer)} bytes to API {key} in version {version} cannot be read: {error}"
         ) from None
-    return [field for field in found if field.address[0] and field.address[1] > 0]
+    return [field for field in fields if field.address[0] and field.address[1] > 0]
 
 
 def _metadata(version: int, answer: bytes) -> list[_Field]:

@@ -214,10 +214,10 @@ class FaultProxy:
 
     async def redirected(self, request: Request, answer: bytes) -> bytes:
         """Return the answer with the brokers' addresses replaced by the proxy's."""
-        found = addresses(request.key, request.version, answer)
-        if not found:
+        brokers = addresses(request.key, request.version, answer)
+        if not brokers:
             return answer
-        await self._listen(found)
+        await self._listen(brokers)
         return replaced(request.key, request.version, answer, self._ports)
 
 

@@ -76,10 +76,10 @@ def _by_its_rows(client: Client, record: ProgressRecord, deadline: Deadline) -> 
     record has lost its own marker.
     """
     for topic, parts in sorted(record.progress.wrote.items()):
-        known = client.existing({topic}, deadline)
+        topics = client.existing({topic}, deadline)
         for index, (_, last) in sorted(parts.items()):
-            if topic in known and index in known[topic].partitions:
-                found = end_after(client, (topic, index), record.producer_id, last, deadline)
-                if found is not None:
-                    return found.commit
+            if topic in topics and index in topics[topic].partitions:
+                end_marker = end_after(client, (topic, index), record.producer_id, last, deadline)
+                if end_marker is not None:
+                    return end_marker.commit
     return None

@@ -178,7 +178,7 @@ def hanging_transactions(
     at_work: set[int] = set()
     with suppress(SemelError):  # a warning is not worth a start
         at_work = (
-            {told.producer_id for told in describe_all(client, OPEN, {one.producer_id for _, one in old})}
+            {description.producer_id for description in describe_all(client, OPEN, {one.producer_id for _, one in old})}
             if old
             else set()
         )
@@ -192,8 +192,8 @@ def hanging_transactions(
     ]
 
 
-def _check_no_rival(found: Mapping[TopicPartition, OpenTransaction], identity: Identity) -> None:
-    for (topic, index), opened in found.items():
+def _check_no_rival(open_by_partition: Mapping[TopicPartition, OpenTransaction], identity: Identity) -> None:
+    for (topic, index), opened in open_by_partition.items():
         if opened.producer_id == identity.producer_id and opened.epoch >= identity.epoch:
             raise Fenced(
                 f"{topic}-{index} holds open rows of transactional id {identity.transactional_id!r} at epoch"

@@ -73,14 +73,14 @@ class ProgressLog:
         """
         own = [record for record in self.everything if not record.progress.moved]  # that one was written by another id
         last = max((record.offset for record in own if record.committed), default=-1)
-        found: dict[str, set[TopicPartition]] = {}
+        by_group: dict[str, set[TopicPartition]] = {}
         for record in own:
             if record.offset >= last:
                 for group, parts in record.progress.groups.items():
-                    found.setdefault(group, set()).update(
+                    by_group.setdefault(group, set()).update(
                         (topic, index) for topic, indexes in parts.items() for index in indexes
                     )
-        return found
+        return by_group
 
     def outcome_of(self, producer_id: int, epoch: int) -> bool | None:
         """Return how the transaction of this identity ended, by its newest record: committed, aborted, or None without

@@ -83,8 +83,8 @@ def holds_progress(
     )
     for partition in partitions:
         start = max(starts[partition].offset, looked.get(partition[1], 0))
-        found = first_record(client, partition, start, ends[partition].offset, deadline)
-        if found is not None:
-            return is_progress_key(found.key)
+        record = first_record(client, partition, start, ends[partition].offset, deadline)
+        if record is not None:
+            return is_progress_key(record.key)
         looked[partition[1]] = ends[partition].offset
     return False if any(row.offset for row in starts.values()) else None

@@ -103,15 +103,15 @@ class Progress:
         With ``cluster``, of sources that read that one; with ``ids``, of topics that still have this id: offsets of one
         that was created again mean nothing.
         """
-        found: dict[tuple[str, int], int] = {}
+        positions: dict[tuple[str, int], int] = {}
         for source in self.sources:
             if not isinstance(source, KafkaSource) or cluster not in (None, source.cluster):
                 continue
             for name, topic in source.topics.items():
                 if ids is None or ids.get(name) == topic.id:
                     for index, offset in topic.end.items():
-                        found[name, index] = min(offset, found.get((name, index), offset))
-        return found
+                        positions[name, index] = min(offset, positions.get((name, index), offset))
+        return positions
 
     def encode(self) -> bytes:
         """Encode as JSON with sorted keys."""
@@ -148,10 +148,10 @@ class Progress:
                 for group, parts in value.pop("groups", {}).items()
             }
             outputs = {topic: of_kind(str, id) for topic, id in value.pop("outputs", {}).items()}
-            known = {name: _maybe(kind, value.pop(name, None)) for name, kind in _SIMPLE.items()}
+            simple_fields = {name: _maybe(kind, value.pop(name, None)) for name, kind in _SIMPLE.items()}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise _damaged(where, error) from None
-        return cls(**known, sources=sources, wrote=wrote, groups=groups, outputs=outputs, extra=value)
+        return cls(**simple_fields, sources=sources, wrote=wrote, groups=groups, outputs=outputs, extra=value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +182,10 @@ class RecordedOutcome:
             raise _damaged(where, error) from None
 
 
-def _check_version(version: object, where: str, known: int = VERSION) -> None:
-    if not is_version(version, known):
+def _check_version(version: object, where: str, newest: int = VERSION) -> None:
+    if not is_version(version, newest):
         raise Unsupported(
-            f"the record of progress at {where} has version {version!r:.100}, and this semel knows {known}: a newer"
+            f"the record of progress at {where} has version {version!r:.100}, and this semel knows {newest}: a newer"
             " semel wrote it. Nothing was written. Run this query with that version or a newer one."
         )
 
@@ -255,15 +255,15 @@ def progress_key(prefix: str, scope: str) -> bytes:
 def is_progress_key(key: bytes | None) -> bool:
     """Return whether a record with this key belongs to a progress topic: all of its keys are a name and a scope."""
     try:
-        found = json.loads(key or b"")
+        value = json.loads(key or b"")
     except ValueError:
         return False
     return (
-        isinstance(found, list)
-        and len(found) == 2
-        and isinstance(found[0], str)
-        and isinstance(found[1], dict)
-        and isinstance(found[1].get("scope"), str)
+        isinstance(value, list)
+        and len(value) == 2
+        and isinstance(value[0], str)
+        and isinstance(value[1], dict)
+        and isinstance(value[1].get("scope"), str)
     )
 
 

@@ -36,12 +36,12 @@ def look_for_faults(client: Client, topic: Topic, deadline: Deadline) -> tuple[l
 
     settings = read(lambda: topics.topic_config(client, topic.name, OF_THE_TOPIC, deadline))
     log_settings = read(lambda: topics.broker_config(client, OF_THE_BROKERS, deadline))
-    found = (
+    partition_faults = (
         [f"has {len(topic.partitions)} partitions, and must have at least {PARTITIONS}"]
         if len(topic.partitions) < PARTITIONS
         else []
     )
-    return found + (faults(topic, settings, log_settings) if settings else []), unchecked
+    return partition_faults + (faults(topic, settings, log_settings) if settings else []), unchecked
 
 
 def faults(topic: Topic, settings: Mapping[str, str | None], log_settings: Mapping[str, str | None]) -> list[str]:
@@ -49,14 +49,14 @@ def faults(topic: Topic, settings: Mapping[str, str | None], log_settings: Mappi
 
     What could not be read of the transaction log is passed over.
     """
-    found = [fault] if (fault := policy_fault(settings)) else []
+    problems = [fault] if (fault := policy_fault(settings)) else []
     replication = min(len(partition.replicas) for partition in topic.partitions.values())
     _, unclean, min_isr = (settings.get(name) for name in OF_THE_TOPIC)
     log_replication, log_min_isr = (log_settings.get(name) for name in OF_THE_BROKERS)
     if unclean == "true":
-        found.append("allows unclean leader election: committed progress could be lost")
+        problems.append("allows unclean leader election: committed progress could be lost")
     if replication < int(log_replication or 0):
-        found.append(f"has replication {replication}, less than the transaction log's {log_replication}")
+        problems.append(f"has replication {replication}, less than the transaction log's {log_replication}")
     if int(min_isr or 1) < int(log_min_isr or 0):
-        found.append(f"has min.insync.replicas={min_isr}, less than the transaction log's {log_min_isr}")
-    return found
+        problems.append(f"has min.insync.replicas={min_isr}, less than the transaction log's {log_min_isr}")
+    return problems

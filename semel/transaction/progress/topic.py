@@ -97,8 +97,8 @@ class ProgressTopic:
 
         What was seen of another one, by its id, is not true of it: it wants a :meth:`presence` of its own.
         """
-        known = self._client.existing({self.name}, deadline)
-        topic = known.get(self.name) or self._create(self._readable_broker_settings(deadline), deadline)
+        existing_topics = self._client.existing({self.name}, deadline)
+        topic = existing_topics.get(self.name) or self._create(self._readable_broker_settings(deadline), deadline)
         if topic.id != self._checked:
             self._check(topic, self._readable_broker_settings(deadline), deadline)
         self.topic_id = topic.id
@@ -242,11 +242,11 @@ class ProgressTopic:
         """Up to the end that the leader of the highest epoch names: a deposed one would name an older one."""
         for _ in deadline.attempts():
             leaders = newest_leaders(self._client, [self.partition], deadline)
-            found = list_offsets(
+            ends = list_offsets(
                 self._client, {self.partition: LATEST}, read_committed=False, leaders=leaders, deadline=deadline
             )
-            if found:
-                return read_raw(self._client, self.partition, found[self.partition].offset, deadline)
+            if ends:
+                return read_raw(self._client, self.partition, ends[self.partition].offset, deadline)
         raise Retriable(
             f"no leader of {named([self.partition])} has said in {deadline.timeout_ms:.0f} ms where it ends."
             " Nothing was written."
@@ -278,14 +278,14 @@ class ProgressTopic:
         one that is new.
         """
         try:
-            known = self._client.existing({self.name})
+            existing_topics = self._client.existing({self.name})
         except Retriable:  # then what is raised already is what there is to say
             return
-        self.check_same_topic(known)
+        self.check_same_topic(existing_topics)
 
-    def check_same_topic(self, known: Mapping[str, Topic]) -> None:
+    def check_same_topic(self, existing_topics: Mapping[str, Topic]) -> None:
         """Check as :meth:`check_not_deleted` does, against the topics that exist."""
-        if self.name not in known or known[self.name].id != self.topic_id:
+        if self.name not in existing_topics or existing_topics[self.name].id != self.topic_id:
             raise DataLoss(
                 f"the progress topic {self.name!r} was deleted or created again while {self._prefix!r} was at work,"
                 " and the progress in it is gone. Nothing of the transaction at hand is visible. A new start is"

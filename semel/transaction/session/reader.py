@@ -51,12 +51,12 @@ def read_positions(
     _learn(client, partitions)
     stands = committed(client, group, partitions, require_stable=True) if partitions else {}
     missing = set(partitions) - stands.keys()
-    found = dict(stands)
+    positions = dict(stands)
     if missing:
         begun = {partition for partition in missing if partition[0] in from_earliest}
-        found |= resolve(client, missing - begun, reset, read_committed=_reads_committed(client))
-        found |= resolve(client, begun, Earliest(), read_committed=_reads_committed(client))
-    return dict(stands), {partition: found[partition] for partition in sorted(partitions)}
+        positions |= resolve(client, missing - begun, reset, read_committed=_reads_committed(client))
+        positions |= resolve(client, begun, Earliest(), read_committed=_reads_committed(client))
+    return dict(stands), {partition: positions[partition] for partition in sorted(partitions)}
 
 
 def _learn(client: Client, partitions: Collection[TopicPartition]) -> None:
@@ -64,10 +64,10 @@ def _learn(client: Client, partitions: Collection[TopicPartition]) -> None:
     A broker that does not know one either within the deadline has it refused.
     """
     topics, deadline = {topic for topic, _ in partitions}, client.deadline()
-    known = client.topics(topics)
-    while any(index not in known[topic].partitions for topic, index in partitions) and not deadline.passed:
+    metadata = client.topics(topics)
+    while any(index not in metadata[topic].partitions for topic, index in partitions) and not deadline.passed:
         client.refresh(topics, deadline)
-        known = client.topics(topics)
+        metadata = client.topics(topics)
         deadline.pause()
 
 

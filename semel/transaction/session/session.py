@@ -217,9 +217,9 @@ class Session:
         self._stands, starts = read_positions(
             self._client, self.group, assigned.assignment, self._reset, self._from_earliest
         )
-        known = self._client.topics(set(self._topics))
+        topics = self._client.topics(set(self._topics))
         ranges = [
-            Range(topic, id_text(known[topic].id), index, start, NO_END) for (topic, index), start in starts.items()
+            Range(topic, id_text(topics[topic].id), index, start, NO_END) for (topic, index), start in starts.items()
         ]
         check_ranges(self._client, ranges, fail_on_data_loss=True, advice=ADVICE)
         if self._listener is not None:

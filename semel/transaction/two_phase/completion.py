@@ -149,9 +149,9 @@ def _by_markers(client: Client, prepared: Prepared, deadline: Deadline, answered
     starts = list_offsets(client, dict.fromkeys(there, EARLIEST), read_committed=False, deadline=deadline)
     if not ends and any(start.offset <= prepared.rows[p][0] for p, start in starts.items()):
         return None
-    found = "some of its partitions say committed, others aborted" if ends else "its rows and markers are deleted"
+    evidence = "some of its partitions say committed, others aborted" if ends else "its rows and markers are deleted"
     raise DataLoss(
-        f"it is not known how the prepared transaction {prepared.transactional_id!r} ended: {found}, and the"
+        f"it is not known how the prepared transaction {prepared.transactional_id!r} ended: {evidence}, and the"
         f" coordinator answers {answered}. Its rows on {named(prepared.rows)} may be lost. Look whether readers"
         " have had them, then remove its text from your store.",
         tag="OUTCOME_UNKNOWN",
@@ -160,8 +160,8 @@ def _by_markers(client: Client, prepared: Prepared, deadline: Deadline, answered
 
 def _existing(client: Client, prepared: Prepared, deadline: Deadline) -> set[TopicPartition]:
     """Return the partitions of topics that are still those that were written."""
-    known = client.existing({topic for topic, _ in prepared.rows}, deadline)
-    return {p for p in prepared.rows if p[0] in known and id_text(known[p[0]].id) == prepared.topics[p[0]]}
+    topics = client.existing({topic for topic, _ in prepared.rows}, deadline)
+    return {p for p in prepared.rows if p[0] in topics and id_text(topics[p[0]].id) == prepared.topics[p[0]]}
 
 
 def _heal_left(

@@ -52,8 +52,8 @@ class Prepared:
     def __str__(self) -> str:
         topics: dict[str, dict[str, object]] = {}
         for (topic, index), (first, count) in sorted(self.rows.items()):
-            known = topics.setdefault(topic, {"id": self.topics[topic]})
-            known[str(index)] = [first, count]
+            topic_fields = topics.setdefault(topic, {"id": self.topics[topic]})
+            topic_fields[str(index)] = [first, count]
         value = {
             "v": VERSION,
             "cluster": self.cluster,

@@ -211,14 +211,14 @@ class TwoPhaseProducer:
     def _find_timeout_ms(self, deadline: Deadline) -> int:
         """Return the set timeout, or 15 minutes, or the brokers' maximum if that is less (DESIGN rule 10)."""
         most = longest_timeout_ms(self._client, deadline)
-        given = self._client.config.transaction_timeout_ms
-        if given is not None and given > most:
+        timeout_ms = self._client.config.transaction_timeout_ms
+        if timeout_ms is not None and timeout_ms > most:
             raise ConfigError(
-                f"transaction.timeout.ms={given} is above the brokers' transaction.max.timeout.ms={most}. Nothing was"
-                " written. Lower the first, or raise the second.",
+                f"transaction.timeout.ms={timeout_ms} is above the brokers' transaction.max.timeout.ms={most}. Nothing"
+                " was written. Lower the first, or raise the second.",
                 tag="TIMEOUT_TOO_LONG",
             )
-        return given or min(DEFAULT_TIMEOUT_MS, most)
+        return timeout_ms or min(DEFAULT_TIMEOUT_MS, most)
 
     def _deadline(self) -> Deadline:
         return protocol_deadline(self._client)

@@ -44,9 +44,9 @@ def recover(
     one raises is raised once all others are ended, a :class:`DataLoss` before the rest.
     """
     check_prefix(prefix)
-    found = open_units(client, prefix)
+    units = open_units(client, prefix)
     reached(TwoPhaseStep.LISTED, prefix)
-    decided = list(decide(found))
+    decided = list(decide(units))
     for prepared in decided:
         check_cluster(client, prepared)
         if parse(prepared.transactional_id).prefix != prefix:
@@ -63,7 +63,7 @@ def recover(
         except SemelError as error:  # the others are decided too, and may expire
             failed.append(error)
     kept = {prepared.identity for prepared in decided}
-    aborted = _abort([description for description in found if _identity(description) not in kept], client, failed)
+    aborted = _abort([description for description in units if _identity(description) not in kept], client, failed)
     if failed:
         gravest, *others = sorted(failed, key=lambda error: not isinstance(error, DataLoss))
         for other in others:
@@ -89,12 +89,12 @@ def committed_units(client: Client, prefix: str) -> list[Identity]:
     ]
 
 
-def is_newer(unit: Identity, known: Identity | None) -> bool:
-    """Return True if Kafka's newest unit of an id is later than the newest one that is ``known``."""
-    if known is None:
+def is_newer(unit: Identity, newest: Identity | None) -> bool:
+    """Return True if Kafka's newest unit of an id is later than ``newest``, the newest decided one."""
+    if newest is None:
         return True
-    if unit.producer_id == known.producer_id:
-        return unit.epoch > known.epoch
+    if unit.producer_id == newest.producer_id:
+        return unit.epoch > newest.epoch
     return unit.epoch >= 0  # an id that has expired, or has used up its epochs, has another producer id
 
 

@@ -52,7 +52,7 @@ class Unit:
         client: Client,
         identity: Identity,
         until_ms: int | None,
-        known: OutputTopics,
+        output_topics: OutputTopics,
         deadline: Callable[[], Deadline],
         on_end: Callable[[set[TopicPartition], Prepared | None, float], None],
     ) -> None:
@@ -60,7 +60,7 @@ class Unit:
         self._process = os.getpid()
         self._identity = identity
         self._until_ms = until_ms
-        self._known = known
+        self._output_topics = output_topics
         self._deadline = deadline
         self._on_end = on_end
         self._topics: dict[str, TicketTopic] = {}
@@ -103,7 +103,7 @@ class Unit:
         if not rows.num_rows:
             return
         if topic not in self._topics:
-            self._topics[topic] = self._known.describe({topic}, self._deadline())[topic]
+            self._topics[topic] = self._output_topics.describe({topic}, self._deadline())[topic]
         self._writer.send({topic: rows}, self._topics)
         self._times[topic] = min(_newest_ms(rows), self._times.get(topic, 1 << 62))
         reached(TwoPhaseStep.SENT, topic)
@@ -168,8 +168,8 @@ class Unit:
         now = time.time() * 1000
         until = self._until_ms or now + _LONG_MS
         for topic, carried in self._times.items():
-            kept = self._known.retention_ms(topic, self._deadline())
-            if kept is not None and carried + kept < until and self._known.warn_once(topic):
+            kept = self._output_topics.retention_ms(topic, self._deadline())
+            if kept is not None and carried + kept < until and self._output_topics.warn_once(topic):
                 log.warning(
                     "topic %s keeps rows for %.1f hours (retention.ms), so those of the prepared transaction %r may be"
                     " deleted in %.1f hours. What is deleted before it is committed is lost. Commit it sooner, or raise"

@@ -43,14 +43,14 @@ def of_topics(
     Without the right Describe the set is empty, whether the topic exists or not.
     """
     answer = client.ask(ANY, metadata_request(names, rights=True), (12, 13), code=lambda _: 0, deadline=deadline)
-    found = {
+    operations = {
         row.name: None if row.error_code == _NOT_THERE else _named(row.authorized_operations or ())
         for row in answer.topics
     }
     for row in answer.topics:
         if row.error_code not in (0, _NOT_THERE, _DENIED) and not error_codes.of("Metadata", row.error_code).temporary:
             raise error_codes.error("Metadata", row.error_code, f"metadata of topic {row.name}", "Nothing was changed.")
-    return found
+    return operations
 
 
 def of_group(client: Client, group: str, deadline: Deadline | None = None) -> frozenset[str] | None:

@@ -105,7 +105,7 @@ def describe_all(
     ``states`` (``Ongoing``, …) and ``producer_ids`` narrow the result, and so does ``wanted``, by the id. Brokers leave
     out ids that the caller may not describe.
     """
-    found: list[TransactionDescription] = []
+    descriptions: list[TransactionDescription] = []
     for node in client.brokers():
         ids = [one for one in _listed(client, node, states, producer_ids) if wanted(one)]
         answer = (
@@ -119,8 +119,8 @@ def describe_all(
             ).temporary  # moved to another coordinator since the list was made
             description = describe(client, row.transactional_id) if moved else _description(row)
             if description is not None:
-                found.append(description)
-    return found
+                descriptions.append(description)
+    return descriptions
 
 
 def _description(row: Any) -> TransactionDescription | None:

@@ -163,13 +163,13 @@ class Fetcher:
         """
         asked = self._asked.pop(node)
         try:
-            code, found = self._connections[node].receive()
+            code, by_partition = self._connections[node].receive()
         except BaseException:  # after any interruption, half an answer may be left on the connection
             self.forget(node)
             raise
         missing = Fetched(code or _THROTTLED, -1, -1, -1, (), memoryview(b""))
         return {
-            (topic, index): missing if code else found.get((position.topic_id, index), missing)
+            (topic, index): missing if code else by_partition.get((position.topic_id, index), missing)
             for (topic, index), position in asked.items()
         }
 
@@ -183,9 +183,9 @@ class Fetcher:
             self._client.give_back(node, connection)
 
     def _connect(self, node: int) -> Connection:
-        known = self._connections.get(node)
-        if known is not None and not known.closed:
-            return known
+        connection = self._connections.get(node)
+        if connection is not None and not connection.closed:
+            return connection
         try:
             self._connections[node] = self._client.lease(node, self._deadline or self._client.deadline())
         except Retriable:
@@ -228,16 +228,16 @@ def read_answer(frame: memoryview, start: int = 0) -> tuple[int, dict[tuple[UUID
     """
     cursor = Cursor(frame, start)
     _, code, _ = cursor.take(_ANSWER)
-    found: dict[tuple[UUID, int], Fetched] = {}
+    by_partition: dict[tuple[UUID, int], Fetched] = {}
     for _ in range(cursor.count()):
         topic_id = UUID(bytes=bytes(cursor.slice(16)))
         for _ in range(cursor.count()):
             index, fetched = _read_partition(cursor)
-            found[topic_id, index] = fetched
+            by_partition[topic_id, index] = fetched
         cursor.skip_tags()
     if cursor.skip_tags().position != len(frame):
         raise ValueError(f"it has {len(frame) - cursor.position} bytes after its end")
-    return code, found
+    return code, by_partition
 
 
 _ANSWER = struct.Struct(">ihi")

@@ -32,14 +32,14 @@ class GroupOffset(NamedTuple):
 def list_groups(client: Client, deadline: Deadline | None = None) -> set[str]:
     """Return the names of all consumer groups. Each broker is asked for the groups that it coordinates."""
     deadline = deadline or client.deadline()
-    found: set[str] = set()
+    names: set[str] = set()
     for node in client.brokers(deadline):
         request = ListGroupsRequest(states_filter=[], types_filter=[])
         answer = client.ask(node, request, (4, 5), deadline=deadline)
         if answer.error_code:
             raise error_codes.error("ListGroups", answer.error_code, "listing the groups", "Nothing was written.")
-        found |= {row.group_id for row in answer.groups if row.protocol_type in _PROTOCOLS}
-    return found
+        names |= {row.group_id for row in answer.groups if row.protocol_type in _PROTOCOLS}
+    return names
 
 
 def all_committed(client: Client, group: str, deadline: Deadline | None = None) -> dict[TopicPartition, GroupOffset]:

@@ -149,10 +149,10 @@ def committed(
         raise error_codes.error(
             "OffsetFetch", worst(answer), f"reading the offsets of group {group!r}", "Nothing was written."
         )
-    found = {
+    offsets = {
         (t.name, p.partition_index): int(p.committed_offset) for t in answer.groups[0].topics for p in t.partitions
     }
-    return {partition: offset for partition, offset in found.items() if offset >= 0}
+    return {partition: offset for partition, offset in offsets.items() if offset >= 0}
 
 
 def offset_rows(
@@ -216,8 +216,8 @@ def delete_group(client: Client, group: str, deadline: Deadline | None = None) -
     absent = (_GROUP_ID_NOT_FOUND, 0)
 
     def code(answer: Any) -> int:
-        found = int(answer.results[0].error_code)
-        return 0 if found in absent else found
+        error_code = int(answer.results[0].error_code)
+        return 0 if error_code in absent else error_code
 
     request = DeleteGroupsRequest(groups_names=[group])
     answer = client.ask(GroupCoordinator(group), request, (2, 2), code=code, deadline=deadline)

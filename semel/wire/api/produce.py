@@ -160,9 +160,9 @@ class Appender:
         topic, index = partition
         # a topic that was created again may have fewer partitions: then this one has no leader either
         while True:
-            found = self._client.topics({topic}, deadline)[topic].partitions.get(index)
-            if found is not None and found.leader >= 0:
-                return found.leader
+            metadata = self._client.topics({topic}, deadline)[topic].partitions.get(index)
+            if metadata is not None and metadata.leader >= 0:
+                return metadata.leader
             if deadline.passed:
                 raise error_codes.given_up(
                     f"{topic}-{index} did not take the records",
@@ -285,10 +285,10 @@ class Appender:
                 raise error_codes.given_up(subject, self._problem, self._meaning)
             deadline.warn(f"{named(pending)} to take records: {self._problem}")
             deadline.pause()
-            known = self._client.refresh({topic for topic, _ in pending}, deadline).topics
+            topics = self._client.refresh({topic for topic, _ in pending}, deadline).topics
             for topic in {topic for topic, _ in pending}:
                 # only if its leader says so: another broker may lag and name the former topic
-                if known[topic].id != self._ids[topic] and self._problem in _OTHER_TOPIC:
+                if topics[topic].id != self._ids[topic] and self._problem in _OTHER_TOPIC:
                     raise self._created_again(topic)
             for partition in list(pending):
                 self._repeat(partition, pending, deadline)

@@ -92,8 +92,8 @@ def delete(client: Client, name: str, deadline: Deadline | None = None) -> bool:
     absent = (_UNKNOWN_TOPIC, 0)
 
     def code(answer: Any) -> int:
-        found = int(answer.responses[0].error_code)
-        return 0 if found in absent else found
+        error_code = int(answer.responses[0].error_code)
+        return 0 if error_code in absent else error_code
 
     answer = client.ask(ANY, request, (6, 6), code=code, deadline=deadline)
     if code(answer):

@@ -120,13 +120,13 @@ def add_partitions(client: Client, identity: Identity, partitions: Iterable[Topi
     answer = client.ask(
         TransactionCoordinator(identity.transactional_id), request, (2, 3), code=worst, deadline=deadline
     )
-    found = codes(answer)
-    code = _worst("AddPartitionsToTxn", found.values())
+    partition_codes = codes(answer)
+    code = _worst("AddPartitionsToTxn", partition_codes.values())
     return _settled(
         "AddPartitionsToTxn",
         code,
-        lambda: f"adding {_with(found, code)} to the transaction of {identity.transactional_id!r}",
-        codes=found,
+        lambda: f"adding {_with(partition_codes, code)} to the transaction of {identity.transactional_id!r}",
+        codes=partition_codes,
     )
 
 
@@ -160,16 +160,16 @@ def commit_offsets(
         return _worst("TxnOffsetCommit", codes(answer).values())
 
     answer = client.ask(GroupCoordinator(group.id), request, (5, 5), code=worst, deadline=deadline)
-    found = codes(answer)
-    code = _worst("TxnOffsetCommit", found.values())
+    partition_codes = codes(answer)
+    code = _worst("TxnOffsetCommit", partition_codes.values())
 
     def subject() -> str:
         return (
-            f"committing offsets of {_with(found, code)} for group {group.id!r} in the transaction of"
+            f"committing offsets of {_with(partition_codes, code)} for group {group.id!r} in the transaction of"
             f" {identity.transactional_id!r}"
         )
 
-    return _settled("TxnOffsetCommit", code, subject, codes=found)
+    return _settled("TxnOffsetCommit", code, subject, codes=partition_codes)
 
 
 def end(
