@@ -34,7 +34,7 @@ export UV_PYTHON_DOWNLOADS := never
 # Spark starts a Python process for each thing that it plans: without compiled modules, each of them compiles pandas and PySpark anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java kafka warm test test-exhaustive test-versions check lint format types layers docs documents demo connect-demo streams-demo twophase-demo model fuzz storm bench lock clean mirror-demo oracle-connect
+.PHONY: help setup java kafka warm test test-exhaustive test-versions check lint format types layers docs documents demo connect-demo streams-demo twophase-demo model fuzz storm bench timeline lock clean mirror-demo oracle-connect
 
 help:  ## show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
@@ -131,6 +131,9 @@ storm: kafka  ## strike programs, brokers and the wire at random for 5 minutes, 
 
 bench: kafka  ## measure it against what Spark and Kafka bring themselves (ARGS are for the bench)
 	@$(BIN)/python -m bench $(ARGS)
+
+timeline: kafka  ## see where the time of a micro-batch and of a write goes, into docs/timeline.png
+	@$(BIN)/python -m bench.timeline $(ARGS)
 
 lock: setup  ## pin the newest packages that pyproject.toml allows
 	@export VIRTUAL_ENV="$(CURDIR)/$(VENV)"; \

@@ -23,6 +23,8 @@
     Kafka's own producer performance tool
 ``connector``
     fetches Spark's Kafka connector for the JVM, which semel itself never needs
+``timeline``, ``trace``, ``spark_events``, ``processes``, ``timeline_picture``
+    ``make timeline``: where the time of a micro-batch and of a write goes, stage by stage
 ``machine``, ``report``, ``plot``
     where it was measured, and the tables and the picture in ``docs/benchmarks.md``
 
