@@ -24,6 +24,10 @@ def java_text(column: Any) -> Any:
     kind = column.type
     if pa.types.is_struct(kind):
         return _struct(column)
+    if pa.types.is_map(kind):
+        pairs = column.cast(pa.list_(pa.struct([kind.key_field, kind.item_field])))
+        shown = (pc.fill_null(java_text(part), "null") for part in pairs.flatten().flatten())
+        return joined_items(pairs, pc.binary_join_element_wise(*shown, "="), ", ", "{}")
     if is_list(kind):
         return joined_items(column, pc.fill_null(java_text(column.flatten()), "null"), ", ")
     if pa.types.is_floating(kind):

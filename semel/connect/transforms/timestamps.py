@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semel.connect.transforms.base import Column, Transform, parted, refused, struct_of
+from semel.connect.transforms.base import Row, S, Side, Transform, refused
 from semel.errors import ConfigError
 from semel.settings import Setting
 
@@ -43,22 +43,22 @@ class TimestampConverter(Transform):
             self._target, pa.timestamp("ms")
         )
 
-    def changed(self, column: Column, topic: str, table: pa.Table) -> Column:
-        """Return the column with its values, or one field of them, converted."""
+    def spares(self, side: Side) -> bool:
+        """Return whether it is a null without a schema: by a schema, a null gets the new type."""
+        return side.is_null and not side.has_schema
+
+    def changed(self, side: S, row: Row) -> S:
+        """Return the side with its values, or one field of them, converted. One without this field stays."""
         name = self.given["field"]
         if not name:
-            return self._replaced(column)
-        fields = parted(column, self.name)
-        if name not in fields:
-            raise refused(self.name, f"unknown field: {name}")
-        return struct_of({**fields, name: self._replaced(fields[name])}, column)
-
-    def _replaced(self, column: Column) -> Column:
-        return column._replace(values=self._converted(column.values))
+            return side.retyped(self._converted, self._kind)
+        parts = self.parts(side)
+        part = parts.get(name, side.null())
+        if part is not None:
+            parts[name] = part.retyped(self._converted, self._kind)
+        return side.with_same_parts(parts)
 
     def _converted(self, values: Any) -> Any:
-        if values.null_count == len(values):
-            return pa.nulls(len(values), self._kind)
         try:
             time = self._time(values)
             if self._target == "unix":

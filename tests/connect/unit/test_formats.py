@@ -88,16 +88,16 @@ def test_bytes_of_a_line_are_kept() -> None:
 def test_text_and_bytes() -> None:
     text, raw = pa.array(["a", None, "é"]), pa.array([b"a", b"\xff"])
     key, value = pa.field("key", pa.string()), pa.field("value", pa.string())
-    assert STRING(text, value).to_pylist() == [b"a", None, "é".encode()]
-    assert BYTES(raw, value).to_pylist() == [b"a", b"\xff"]
-    assert BYTES(text, value).to_pylist() == [b"a", None, "é".encode()]
-    assert STRING(pa.nulls(2), key).type == pa.binary()
+    assert STRING.column(text, value).to_pylist() == [b"a", None, "é".encode()]
+    assert BYTES.column(raw, value).to_pylist() == [b"a", b"\xff"]
+    assert BYTES.column(text, value).to_pylist() == [b"a", None, "é".encode()]
+    assert STRING.column(pa.nulls(2), key).type == pa.binary()
     with pytest.raises(ConfigError, match="not text in UTF-8"):
-        STRING(raw, value)
+        STRING.column(raw, value)
     with pytest.raises(ConfigError, match="a value is binary, and StringConverter writes text"):
-        STRING(pa.array([{"raw": b"a"}]), value)
+        STRING.column(pa.array([{"raw": b"a"}]), value)
     with pytest.raises(ConfigError, match="a key is int64, and ByteArrayConverter writes bytes"):
-        BYTES(pa.array([1]), key)
+        BYTES.column(pa.array([1]), key)
 
 
 def record(value: Any, offset: int, topic: str = "t", **more: Any) -> SourceRecord:
