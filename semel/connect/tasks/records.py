@@ -115,10 +115,10 @@ def _headers(record: SourceRecord) -> Sequence[tuple[str, str | bytes | None]]:
         headers = [(name, value) for name, value in record.headers]
         wrong = [one for one in headers if type(one[0]) is not str or not isinstance(one[1], str | bytes | None)]
     except (TypeError, ValueError):
-        headers, wrong = [], [record.headers]
-    if wrong:
+        headers, wrong = [], []
+    if wrong or len(headers) < len(record.headers):
         raise ConfigError(
-            f"the headers of a record are not pairs of a name and text or bytes ({wrong[0]!r:.100}). Nothing of this"
+            f"the headers of a record are not pairs of a name and text or bytes ({(wrong or record.headers)!r:.100}). Nothing of this"
             ' poll is visible. Give them as [("name", b"value")].',
             tag="WRONG_TYPE",
         )

@@ -80,13 +80,13 @@ def rows_of(
         return _tolerant(parts, offsets, _Tolerant(config, task, refusal))
     made: list[tuple[str, pa.Table]] = []
     for topic, part in parts:
-        if isinstance(part, list):
+        if not isinstance(polled, SourceBatch):
             made += tables_of(one for one in (_written(record, config, task) for record in part) if one is not None)
-        else:
-            try:
-                made += _made(topic, part, config)
-            except ConfigError as error:
-                raise _located(error, polled, config, task) from None
+            continue
+        try:
+            made += _made(topic, part, config)
+        except ConfigError as error:
+            raise _located(error, polled, config, task) from None
     # what a transformation left out counts as read
     return Rows(made, offsets) if made or any(len(part) for _, part in parts) else None
 

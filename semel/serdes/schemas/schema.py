@@ -183,8 +183,8 @@ class Schema:
     @classmethod
     def decimal(cls, scale: int, **details: Unpack[Details]) -> Schema:
         """Make a schema of ``Decimal`` with so many digits after the point."""
-        more = {**(details.pop("parameters", None) or {}), _SCALE: str(scale)}
-        return cls(Type.BYTES, **_named(DECIMAL, details), parameters=more)
+        details["parameters"] = {**(details.get("parameters") or {}), _SCALE: str(scale)}
+        return cls(Type.BYTES, **_named(DECIMAL, details))
 
     @classmethod
     def date(cls, **details: Unpack[Details]) -> Schema:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -86,4 +86,4 @@ def test_all_control_characters() -> None:
 
 def test_what_json_does_not_have() -> None:
     with pytest.raises(ConfigError, match="does not write"):
-        converted(pa.array([{"a": 1}], pa.map_(pa.string(), pa.int64())), PLAIN)
+        converted(pa.array([timedelta(1)]), PLAIN)
