@@ -8,11 +8,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semel.serdes.columns import is_json, is_list, joined_items
+from semel.serdes.java_value import java_number
 from semel.serdes.unfit import WrongType
 
 __all__ = ["java_text", "number_text", "without_zone"]
 
 _NUMBER = r"^(?P<sign>-?)(?P<whole>\d+)(?:\.(?P<part>\d+))?(?:e(?P<power>[+-]?\d+))?$"
+#: Below, numbers of 32 and of 64 bits have so few digits that Java chooses others.
+_SUBNORMAL = {32: 1e-43, 64: 1e-321}
 #: A whole number of more than 64 bits.
 _LARGE = r"^-?\d+$"
 #: Java's Date, in UTC.
@@ -91,7 +94,13 @@ def number_text(column: Any) -> Any:
     if pc.all(plain).as_py() is not False:
         return text
     other = pc.invert(pc.fill_null(plain, True))
-    return pc.replace_with_mask(text, other, _scientific(column.filter(other)))
+    text = pc.replace_with_mask(text, other, _scientific(column.filter(other)))
+    bits = column.type.bit_width
+    smallest = pc.and_(pc.less(size, _SUBNORMAL[bits]), pc.greater(size, 0))
+    if not pc.any(smallest).as_py():
+        return text
+    shown = [java_number(value, bits) for value in column.filter(smallest).to_pylist()]
+    return pc.replace_with_mask(text, pc.fill_null(smallest, False), pa.array(shown))
 
 
 def _scientific(column: Any) -> Any:

@@ -33,7 +33,17 @@ def java_number(value: float, bits: int = 64) -> str:
     assert isinstance(exponent, int)
     shown = "".join(map(str, digits)).lstrip("0")
     power = exponent + len(shown) - 1
+    if len(shown) == 1:  # Java has two digits, of which the second is none but in the smallest numbers
+        return _two_digits(value, text, bits)
     return f"{'-' if sign else ''}{shown[0]}.{shown[1:].rstrip('0') or '0'}E{power}"
+
+
+def _two_digits(value: float, text: str, bits: int) -> str:
+    """Return the number of two digits that is nearest, if it is read back as this one."""
+    nearest = f"{value:.1e}"
+    same = float(nearest) == value if bits == 64 else np.float32(nearest) == np.float32(value)
+    digits, _, power = (nearest if same else f"{float(text):.1e}").partition("e")
+    return f"{digits}E{int(power)}"
 
 
 def java_string(schema: Schema | None, value: Any) -> str:

@@ -113,13 +113,13 @@ def _number(value: object, limit: int, name: str) -> int | None:
 def _headers(record: SourceRecord) -> Sequence[tuple[str, str | bytes | None]]:
     try:
         headers = [(name, value) for name, value in record.headers]
-        wrong = [one for one in headers if type(one[0]) is not str or not isinstance(one[1], str | bytes | None)]
+        fits = all(type(name) is str and isinstance(value, str | bytes | None) for name, value in headers)
     except (TypeError, ValueError):
-        headers, wrong = [], []
-    if wrong or len(headers) < len(record.headers):
+        headers, fits = [], False
+    if not fits:
         raise ConfigError(
-            f"the headers of a record are not pairs of a name and text or bytes ({(wrong or record.headers)!r:.100}). Nothing of this"
-            ' poll is visible. Give them as [("name", b"value")].',
+            f"the headers of a record are not pairs of a name and text or bytes ({record.headers!r:.100}). Nothing of"
+            ' this poll is visible. Give them as [("name", b"value")].',
             tag="WRONG_TYPE",
         )
     return headers

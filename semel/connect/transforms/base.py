@@ -11,6 +11,7 @@ from semel.connect.transforms.columns import TableRow, column_of, put
 from semel.connect.transforms.record import Data, Record
 from semel.errors import ConfigError
 from semel.serdes.schemas import Schema
+from semel.serdes.unfit import Mismatch
 from semel.settings import Setting
 
 __all__ = ["Row", "Side", "Transform", "refused"]
@@ -40,8 +41,8 @@ class Side(Protocol):
         """True if there is no value in it."""
 
     @property
-    def has_schema(self) -> bool:
-        """True if its schema says what it is, also where it is null."""
+    def is_tombstone(self) -> bool:
+        """True if there is no value, and no schema says what it would be."""
 
     def parts(self) -> dict[str, Self] | None:
         """Return the fields, or None if it has none."""
@@ -99,7 +100,10 @@ class Transform:
         """Change one record. Return it, or None if it is left out."""
         data: Data = getattr(record, self.side)
         if not self.spares(data):
-            setattr(record, self.side, self.changed(data, record))
+            try:
+                setattr(record, self.side, self.changed(data, record))
+            except Mismatch as error:
+                raise refused(self.name, f"a value {error.what}") from None
         return record
 
     def spares(self, side: Side) -> bool:
@@ -111,8 +115,8 @@ class Transform:
         raise NotImplementedError
 
     def parts(self, side: S) -> dict[str, S]:
-        """Return the fields of a side. Raise :class:`ConfigError` for one without fields."""
-        parts = side.parts()
+        """Return the fields of a side. Raise :class:`ConfigError` for one without fields, and for a null."""
+        parts = None if side.is_null else side.parts()
         if parts is None:
             raise refused(self.name, f"only structs and dictionaries have fields, and it found {side}")
         return parts

@@ -52,9 +52,9 @@ class Column(NamedTuple):
         return bool(self.values.null_count == len(self.values))
 
     @property
-    def has_schema(self) -> bool:
-        """True if it has a type."""
-        return not pa.types.is_null(self.values.type)
+    def is_tombstone(self) -> bool:
+        """True if all values are null: in a table, these are tombstones."""
+        return self.is_null
 
     def parts(self) -> dict[str, Column] | None:
         """Return the fields of a struct, with their defaults in the place of nulls."""

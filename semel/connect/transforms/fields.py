@@ -106,6 +106,10 @@ class MaskField(Transform):
 
     options: ClassVar[_Options] = {"fields": Setting(list), "replacement": _TEXT}
 
+    def spares(self, side: Side) -> bool:
+        """Return whether it is a tombstone."""
+        return side.is_tombstone
+
     def changed(self, side: S, row: Row) -> S:
         """Return the structure with masked fields. Nulls stay."""
         parts = self.parts(side)
@@ -126,12 +130,12 @@ class ExtractField(Transform):
     options: ClassVar[_Options] = {"field": Setting(str)}
 
     def spares(self, side: Side) -> bool:
-        """Return whether it is a null without a schema: by a schema, a null is a null of the field."""
-        return side.is_null and not side.has_schema
+        """Return whether it is a tombstone: by a schema, a null is a null of the field."""
+        return side.is_tombstone
 
     def changed(self, side: S, row: Row) -> S:
         """Return the field's value."""
-        part = self.parts(side).get(self.given["field"], side.null())
+        part = (side.parts() or self.parts(side)).get(self.given["field"], side.null())
         if part is None:
             raise refused(self.name, f"unknown field: {self.given['field']}")
         return part
@@ -160,14 +164,14 @@ class ValueToKey(Transform):
     def apply(self, topic: str, table: pa.Table) -> tuple[str, pa.Table]:
         """Return the table with a key. Rows without a value have none."""
         column = column_of(table, "value")
-        if column.is_null:
+        if column.is_tombstone:
             nulls = pa.nulls(table.num_rows)
             return topic, put(table, "key", Column(nulls, pa.field("key", nulls.type)))
         return topic, put(table, "key", self.changed(column, TableRow(topic, table)))
 
     def change(self, record: Record) -> Record:
         """Return the record with a key. One without a value has none."""
-        record.key = record.value if record.value.is_null else self.changed(record.value, record)
+        record.key = record.value if record.value.is_tombstone else self.changed(record.value, record)
         return record
 
     def changed(self, side: S, row: Row) -> S:

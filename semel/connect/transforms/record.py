@@ -15,7 +15,7 @@ from semel.serdes.schemas import Field, Schema, Struct, Type
 from semel.serdes.schemas.arrow import arrow_field, schema_of
 from semel.serdes.schemas.schema import TIMESTAMP
 from semel.serdes.schemas.struct import checked
-from semel.serdes.unfit import Unfit
+from semel.serdes.unfit import Mismatch, Unfit
 
 __all__ = ["Data", "Record"]
 
@@ -54,9 +54,9 @@ class Data(NamedTuple):
         return self.value is None
 
     @property
-    def has_schema(self) -> bool:
-        """True if it has a schema."""
-        return self.schema is not None
+    def is_tombstone(self) -> bool:
+        """True if there is no value, and no schema."""
+        return self.value is None and self.schema is None
 
     def parts(self) -> dict[str, Data] | None:
         """Return the fields of a struct, with their defaults in the place of nulls, or the items of a dictionary."""
@@ -80,7 +80,10 @@ class Data(NamedTuple):
         if self.schema is None:
             return None if value is None else Data(None, value)
         if value is not None and schema.logical == TIMESTAMP:
-            value = _EPOCH + timedelta(milliseconds=value)
+            try:
+                value = _EPOCH + timedelta(milliseconds=value)
+            except OverflowError:
+                raise Mismatch(f"is {value}, which is no time up to the year 9999") from None
         return Data(schema, value)
 
     def with_parts(self, parts: Mapping[str, Data]) -> Data:
@@ -136,8 +139,11 @@ class Data(NamedTuple):
             schema = schema_of(pa.field("", kind, nullable=self.schema.optional))
         if self.value is None:
             return Data(schema, None)
-        column = pa.array([self.value], None if self.schema is None else arrow_field("", self.schema).type)
-        return Data(schema, convert(column)[0].as_py())
+        try:
+            column = pa.array([self.value], None if self.schema is None else arrow_field("", self.schema).type)
+            return Data(schema, convert(column)[0].as_py())
+        except (TypeError, ValueError, OverflowError, pa.ArrowException):
+            raise Mismatch(f"of type {type(self.value).__name__} cannot be read as a time") from None
 
 
 @dataclass(slots=True)

@@ -25,7 +25,8 @@ ASKED = json.loads((Path(__file__).parents[2] / "connect/oracle/answers.json").r
 _WHOLE, _FLOATING = ("int64", "int32", "int16", "int8"), ("double", "float")
 #: What semel takes beside what Kafka Connect takes: bytes that are UTF-8 are text (Java prints their address), text is
 #: bytes, and numbers have no width.
-MORE = {
+MORE: dict[str, tuple[str, ...]] = {
+    "BooleanConverter": (),
     "StringConverter": ("bytes",),
     "ByteArrayConverter": ("string",),
     **dict.fromkeys(("LongConverter", "IntegerConverter", "ShortConverter"), _WHOLE),
