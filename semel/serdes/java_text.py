@@ -25,6 +25,8 @@ _DATE = "%a %b %d %H:%M:%S UTC %Y"
 def java_text(column: Any) -> Any:
     """Return each value as Java shows it. Raise :class:`WrongType` for a type that has no such text."""
     kind = column.type
+    if column.null_count == len(column):
+        return pa.nulls(len(column), pa.string())
     if pa.types.is_struct(kind):
         return _struct(column)
     if pa.types.is_map(kind):

@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import date, datetime, time
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from semel.serdes.columns import whole
+from semel.connect.transforms.record import mask_of
+from semel.serdes.columns import is_list, whole
 from semel.serdes.schemas import Schema
-from semel.serdes.schemas.arrow import arrow_field, filled
+from semel.serdes.schemas.arrow import arrow_field, filled, replaced
 
 __all__ = ["Column", "TableRow", "column_of", "put"]
 
-_EMPTY = (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
+#: Python's types of values that can be masked.
+_KINDS: Mapping[Callable[[Any], bool], type] = {
+    pa.types.is_string: str,
+    pa.types.is_large_string: str,
+    pa.types.is_boolean: bool,
+    pa.types.is_integer: int,
+    pa.types.is_floating: float,
+    pa.types.is_decimal: Decimal,
+    pa.types.is_timestamp: datetime,
+    pa.types.is_date: date,
+    pa.types.is_time: time,
+    is_list: list,
+    pa.types.is_map: dict,
+}
 
 
 class TableRow:
@@ -103,17 +118,14 @@ class Column(NamedTuple):
 
     def masked(self, replacement: str | None) -> Column | None:
         """Return zeros, or the replacement, in the place of values."""
-        kind = self.values.type
+        kind = next((one for check, one in _KINDS.items() if check(self.values.type)), None)
         if self.is_null:
             return self
         try:
-            if replacement is not None:
-                mask = pa.scalar(replacement).cast(kind)
-            else:
-                mask = pa.scalar("" if kind in _EMPTY else 0).cast(kind)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            mask = pa.scalar(mask_of(kind, replacement), self.values.type)
+        except (ArithmeticError, LookupError, ValueError, OverflowError, pa.ArrowException):
             return None
-        return self._replace(values=pc.if_else(self.values.is_null(), pa.scalar(None, kind), mask))
+        return self._replace(values=replaced(self.values, self.values.is_valid(), mask))
 
     def retyped(self, convert: Callable[[Any], Any], kind: Any) -> Column:
         """Return the converted values, with a schema of their type."""

@@ -15,9 +15,9 @@ from semel.serdes.schemas import Field, Schema, Struct, Type
 from semel.serdes.schemas.arrow import arrow_field, schema_of
 from semel.serdes.schemas.schema import TIMESTAMP
 from semel.serdes.schemas.struct import checked
-from semel.serdes.unfit import Mismatch, Unfit
+from semel.serdes.unfit import Mismatch
 
-__all__ = ["Data", "Record"]
+__all__ = ["Data", "Record", "mask_of"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: What is there in the place of a masked value. A subclass stands before its base.
@@ -37,6 +37,13 @@ _MASKS: Mapping[type, Any] = {
 }
 #: What reads a replacement.
 _READ: Mapping[type, Callable[[str], Any]] = {str: str, int: int, float: float, Decimal: Decimal}
+
+
+def mask_of(kind: type | None, replacement: str | None) -> Any:
+    """Return what is in the place of values of a type. Raise an error for a type, or a replacement, that has none."""
+    if kind is None:
+        raise LookupError("values of this type are not masked")
+    return _MASKS[kind] if replacement is None else _READ[kind](replacement)
 
 
 class Data(NamedTuple):
@@ -122,14 +129,11 @@ class Data(NamedTuple):
         """Return zero, empty text, or the replacement."""
         if self.value is None:
             return self
-        table = _MASKS if replacement is None else _READ
-        kind = next((one for one in table if isinstance(self.value, one)), None)
-        if kind is None or (kind is int and isinstance(self.value, bool)):
-            return None
+        kind = next((one for one in _MASKS if isinstance(self.value, one)), None)
         try:
-            mask = _MASKS[kind] if replacement is None else _READ[kind](replacement)
+            mask = mask_of(kind, replacement)
             return Data(self.schema, mask if self.schema is None else checked(self.schema, mask))
-        except (ArithmeticError, ValueError, Unfit):
+        except (ArithmeticError, LookupError, ValueError):
             return None
 
     def retyped(self, convert: Callable[[Any], Any], kind: Any) -> Data:

@@ -21,7 +21,7 @@ from semel.serdes.schemas.schema import DATE, DECIMAL, TIME, TIMESTAMP, Field, S
 from semel.serdes.schemas.struct import Struct, checked
 from semel.serdes.unfit import MixedTypes, WrongType
 
-__all__ = ["arrow_field", "default_of", "filled", "schema_of"]
+__all__ = ["arrow_field", "default_of", "filled", "replaced", "schema_of"]
 
 _DEFAULT = b"connect.default"
 _PLAIN: dict[Any, Type] = {
@@ -148,7 +148,14 @@ def default_of(field: pa.Field) -> Any:
 def filled(values: Any, field: pa.Field) -> Any:
     """Return a column with the default of its field in the place of nulls."""
     default = default_of(field) if values.null_count else None
-    return values if default is None else pc.if_else(values.is_null(), default, values)
+    return values if default is None else replaced(values, values.is_null(), default)
+
+
+def replaced(values: Any, mask: Any, scalar: Any) -> Any:
+    """Return a column with a scalar of its type where a mask is true."""
+    if pa.types.is_nested(values.type):
+        return pc.if_else(mask, scalar, values)
+    return pc.replace_with_mask(values, mask, scalar)  # a choice would change the scale of some decimals
 
 
 def _plain(value: Any) -> Any:
