@@ -182,23 +182,23 @@ class Schema:
 
     @classmethod
     def decimal(cls, scale: int, **details: Unpack[Details]) -> Schema:
-        """Make a schema of ``Decimal`` with so many digits after the point."""
+        """Make a schema of decimals with ``scale`` digits after the point."""
         details["parameters"] = {**(details.get("parameters") or {}), _SCALE: str(scale)}
         return cls(Type.BYTES, **_named(DECIMAL, details))
 
     @classmethod
     def date(cls, **details: Unpack[Details]) -> Schema:
-        """Make a schema of ``date``."""
+        """Make a schema of days."""
         return cls(Type.INT32, **_named(DATE, details))
 
     @classmethod
     def time(cls, **details: Unpack[Details]) -> Schema:
-        """Make a schema of ``time``, of which milliseconds are written."""
+        """Make a schema of times of a day, of which milliseconds are written."""
         return cls(Type.INT32, **_named(TIME, details))
 
     @classmethod
     def timestamp(cls, **details: Unpack[Details]) -> Schema:
-        """Make a schema of ``datetime``, of which milliseconds are written. One without a zone is in UTC."""
+        """Make a schema of moments, of which milliseconds are written. One without a zone is in UTC."""
         return cls(Type.INT64, **_named(TIMESTAMP, details))
 
 

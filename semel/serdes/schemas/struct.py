@@ -1,7 +1,7 @@
 """Structures, and values checked by their schema.
 
 A checked value has one form for each type: ``Struct``, ``dict`` of a map, ``list``, ``int``, ``float``, ``bool``,
-``str``, ``bytes``, and ``Decimal``, ``date``, ``time``, ``datetime`` of the logical types.
+``str``, ``bytes``, and Python's decimals, dates and times of the logical types.
 """
 
 from __future__ import annotations

@@ -116,9 +116,9 @@ def _composed() -> Iterator[_Json]:
         {"type": "array", "items": row, "optional": False},
         {"type": "map", "keys": _plain("string"), "values": row, "optional": False},
     ):
-        payload = {"a": 1, "b": None}
-        yield _given(outer, [payload, {"a": 2, "b": "x"}] if outer["type"] == "array" else {"k": payload})
-        yield _given(_struct({"a": outer, "b": row}), {"a": [] if outer["type"] == "array" else {}, "b": payload})
+        inner = {"a": 1, "b": None}
+        yield _given(outer, [inner, {"a": 2, "b": "x"}] if outer["type"] == "array" else {"k": inner})
+        yield _given(_struct({"a": outer, "b": row}), {"a": [] if outer["type"] == "array" else {}, "b": inner})
     yield _given({**row, "optional": True}, None)
     yield _given(_struct({}), {})
     for at in (_plain("int64"), _plain("string"), _DATE, _MOMENT):
