@@ -13,8 +13,8 @@ far it got, in one Kafka transaction.
 ``metrics``           what the tasks have done, for Prometheus
 ``stores``            its three topics, in its own formats
 ``tasks``             the side on the executor: from a poll to a transaction
-``columns``           columns of Arrow from Python's values, each as if it stood alone
-``converters``        values to bytes
+``columns``           columns of Arrow from a database's values, each as if it stood alone
+``converters``        values to bytes, by the data model of ``semel.serdes.schemas``
 ``transforms``        records changed, routed or left out on their way
 ``connectors``        the connectors that semel brings
 ====================  ================================================================================================
@@ -23,21 +23,29 @@ far it got, in one Kafka transaction.
 from __future__ import annotations
 
 from semel.connect.api import (
+    Field,
+    Schema,
     Setting,
     SourceBatch,
     SourceConnector,
     SourceRecord,
     SourceTask,
+    Struct,
     TaskContext,
     TransactionContext,
+    arrow_field,
 )
 
 __all__ = [
+    "Field",
+    "Schema",
     "Setting",
     "SourceBatch",
     "SourceConnector",
     "SourceRecord",
     "SourceTask",
+    "Struct",
     "TaskContext",
     "TransactionContext",
+    "arrow_field",
 ]

@@ -28,20 +28,26 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from semel.serdes.schemas import Field, Schema, Struct
+from semel.serdes.schemas.arrow import arrow_field
 from semel.settings import REQUIRED, Setting
 
 __all__ = [
     "REQUIRED",
+    "Field",
     "Offset",
     "Partition",
     "Polled",
+    "Schema",
     "Setting",
     "SourceBatch",
     "SourceConnector",
     "SourceRecord",
     "SourceTask",
+    "Struct",
     "TaskContext",
     "TransactionContext",
+    "arrow_field",
 ]
 
 #: Which part of a source: flat, with text as keys. Equal ones share one offset.
@@ -54,8 +60,9 @@ Offset = Mapping[str, Any] | None
 class SourceRecord:
     """One record, and the offset of its source partition once it is written.
 
-    ``timestamp`` is in milliseconds. Without ``kafka_partition`` the key decides, by Kafka's own rule. ``headers`` are
-    pairs of a name and text, bytes or nothing.
+    With a schema, a value is what the schema says, and an error if it does not fit. Without one it is what it is in
+    Python. Nothing is inferred from other records. ``timestamp`` is in milliseconds. Without ``kafka_partition``
+    the key decides, by Kafka's own rule. ``headers`` are pairs of a name and text, bytes or nothing.
     """
 
     topic: str
@@ -66,13 +73,16 @@ class SourceRecord:
     kafka_partition: int | None = None
     timestamp: int | None = None
     headers: Sequence[tuple[str, str | bytes | None]] = ()
+    key_schema: Schema | None = None
+    value_schema: Schema | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SourceBatch:
     """Many records as a table: ``value``, and maybe ``key``, ``partition``, ``timestamp`` and ``headers``.
 
-    The one ``offset`` counts once all of them are written.
+    The fields of ``key`` and ``value`` are their schemas; :func:`arrow_field` makes one of a schema. The one
+    ``offset`` counts once all of them are written.
     """
 
     topic: str

@@ -16,7 +16,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from semel.errors import ConfigError
-from semel.serdes.json import json_text
+from semel.serdes.json_value import json_text
 
 __all__ = ["UNREADABLE", "alike", "column_of"]
 

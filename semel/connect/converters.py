@@ -7,6 +7,7 @@ that 32 bits hold exactly.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -15,19 +16,43 @@ import pyarrow as pa
 
 from semel.errors import ConfigError
 from semel.serdes.json import write_json
+from semel.serdes.json_value import json_text, json_value, schema_text
 from semel.serdes.numbers import NUMBERS as KINDS
-from semel.serdes.text import write_bytes, write_text
-from semel.serdes.unfit import MixedTypes, NotText, TooWide, Unfit, WrongType
+from semel.serdes.schemas import Schema
+from semel.serdes.text import bytes_value, encoded, text_value, write_bytes, write_text
+from semel.serdes.unfit import Mismatch, MixedTypes, NotText, TooWide, Unfit, WrongType
 from semel.settings import Setting, not_yet, read_value, unknown
 
-__all__ = ["BYTES", "NUMBERS", "STRING", "WITHOUT_EFFECT", "Converter", "check_plain", "json_converter"]
-
-#: Takes a column and its field (for the name, and whether it may be null) to one of bytes.
-Converter = Callable[[Any, pa.Field], Any]
+__all__ = ["BYTES", "NUMBERS", "STRING", "WITHOUT_EFFECT", "Converter", "check_plain", "json_converter", "refused"]
 
 #: Options that Kafka Connect's converters have, and that change nothing here.
 WITHOUT_EFFECT = frozenset({"plugin.version", "schemas.cache.size"})
 _ENCODING = "converter.encoding"
+
+
+@dataclass(frozen=True, slots=True)
+class Converter:
+    """Writes keys or values as bytes: a column of them, or one by its schema."""
+
+    name: str
+    #: What it writes, in messages.
+    form: str
+    _column: Callable[[Any, pa.Field], Any]
+    _value: Callable[[Schema | None, Any], bytes | None]
+
+    def column(self, column: Any, field: pa.Field) -> Any:
+        """Return a column of bytes. ``field`` names the part of the record, and has its schema."""
+        try:
+            return self._column(column, field)
+        except Unfit as error:
+            raise refused(error, field.name, self.name, self.form) from None
+
+    def value(self, schema: Schema | None, value: Any, part: str) -> bytes | None:
+        """Return the bytes of one value, checked by its schema, or as it is without one."""
+        try:
+            return self._value(schema, value)
+        except Unfit as error:
+            raise refused(error, part, self.name, self.form) from None
 
 
 def check_plain(options: Mapping[str, str], setting: str, *, text: bool) -> None:
@@ -47,44 +72,50 @@ def _refuse_unknown(options: Mapping[str, str], known: Collection[str], setting:
 
 def json_converter(options: Mapping[str, str], setting: str) -> Converter:
     """Return the converter with these options. Raise an error for one that is not there."""
-    if "decimal.format" in options:
-        raise not_yet(f"{setting}.decimal.format", "Remove it: JsonConverter writes a decimal as text.")
-    _refuse_unknown(options, {"schemas.enable"}, setting)
+    if options.get("decimal.format", "BASE64").upper() != "BASE64":
+        raise not_yet(f"{setting}.decimal.format", "Remove it: JsonConverter writes a decimal as Base64.")
+    _refuse_unknown(options, {"schemas.enable", "decimal.format"}, setting)
     with_schema = read_value(f"{setting}.schemas.enable", options.get("schemas.enable", "true"), Setting(bool))
-    return _converter("JsonConverter", "JSON", partial(write_json, with_schema=with_schema))
+    return Converter(
+        "JsonConverter", "JSON", partial(write_json, with_schema=with_schema), _enveloped if with_schema else _payload
+    )
 
 
-def _converter(name: str, writes: str, write: Callable[[Any, pa.Field], Any]) -> Converter:
-    def convert(column: Any, field: pa.Field) -> Any:
-        try:
-            return write(column, field)
-        except Unfit as error:
-            raise _refused(error, field.name, name, writes) from None
-
-    return convert
+def _enveloped(schema: Schema | None, value: Any) -> bytes | None:
+    if schema is None:
+        return None if value is None else encoded(f'{{"schema":null,"payload":{json_text(value)}}}')
+    return encoded(f'{{"schema":{schema_text(schema)},"payload":{json_value(schema, value)}}}')
 
 
-def _refused(error: Unfit, part: str, converter: str, writes: str) -> ConfigError:
+def _payload(schema: Schema | None, value: Any) -> bytes | None:
+    if schema is None:
+        return None if value is None else encoded(json_text(value))
+    return encoded(json_value(schema, value))
+
+
+def refused(error: Unfit, part: str, converter: str, form: str) -> ConfigError:
     """Return the error for a key or a value that its converter does not write."""
     match error:
         case NotText():
             said = f"is not text in UTF-8 ({error.value!r:.100}), and {converter} writes text"
             way = "Use ByteArrayConverter to write the bytes as they are."
         case TooWide():
-            said = f"does not fit into {writes}, which {converter} writes"
+            said = f"does not fit into {form}, which {converter} writes"
             way = f"Choose a wider {part}.converter."
+        case Mismatch():
+            said, way = error.what, "Have the connector give values that fit their schema."
         case MixedTypes():
             said = "holds values of several types in one list or field, for which there is no schema"
             way = "Set schemas.enable=false, or have the connector give one type."
-        case WrongType() if writes == "JSON":
+        case WrongType() if form == "JSON":
             said = f"holds {error.kind}, which {converter} does not write"
             way = (
                 "Have the connector give text, numbers, booleans, bytes, times, lists or dictionaries with text as"
                 " keys."
             )
         case _:
-            said = f"is {getattr(error, 'kind', error)}, and {converter} writes {writes}"
-            way = f"Choose another {part}.converter, or have the connector give {writes}."
+            said = f"is {getattr(error, 'kind', error)}, and {converter} writes {form}"
+            way = f"Choose another {part}.converter, or have the connector give {form}."
     tag = "NOT_TEXT" if isinstance(error, NotText) else "WRONG_TYPE"
     return ConfigError(f"a {part} {said}. Nothing of this poll is visible. {way}", tag=tag)
 
@@ -93,12 +124,16 @@ def _plain(write: Callable[[Any], Any]) -> Callable[[Any, pa.Field], Any]:
     return lambda column, _: write(column)
 
 
-STRING = _converter("StringConverter", "text", _plain(write_text))
-BYTES = _converter("ByteArrayConverter", "bytes", _plain(write_bytes))
+def _one(write: Callable[[Any], bytes]) -> Callable[[Schema | None, Any], bytes | None]:
+    return lambda _, value: None if value is None else write(value)
+
+
+STRING = Converter("StringConverter", "text", _plain(write_text), text_value)
+BYTES = Converter("ByteArrayConverter", "bytes", _plain(write_bytes), bytes_value)
 #: By the first part of the names of their classes.
 NUMBERS: Mapping[str, Converter] = MappingProxyType(
     {
-        name: _converter(f"{name}Converter", str(number.kind), _plain(number.write_exact))
+        name: Converter(f"{name}Converter", str(number.kind), _plain(number.write_exact), _one(number.write_one))
         for name, number in KINDS.items()
     }
 )

@@ -36,12 +36,12 @@ def is_json(kind: Any) -> bool:
     return isinstance(kind, pa.JsonType)
 
 
-def joined_items(column: Any, items: Any, separator: str) -> Any:
-    """Return ``[…]`` for each list, with the texts of its items, of which none is null. A null stays one."""
+def joined_items(column: Any, items: Any, separator: str, brackets: str = "[]") -> Any:
+    """Return the items of each list in brackets. The items are texts, of which none is null. A null list stays one."""
     # flatten drops values under nulls and before a slice
     lengths = pc.fill_null(pc.list_value_length(column), 0).cast(pa.int64())
     kind = pa.int64() if pa.types.is_large_list(column.type) else pa.int32()
     ends = pc.cumulative_sum(lengths).cast(kind)
     parts = type(column).from_arrays(pa.concat_arrays([pa.array([0], kind), ends]), items)
-    text = pc.binary_join_element_wise("[", pc.binary_join(parts, separator), "]", "")
+    text = pc.binary_join_element_wise(brackets[0], pc.binary_join(parts, separator), brackets[1], "")
     return pc.if_else(column.is_null(), pa.scalar(None, text.type), text)

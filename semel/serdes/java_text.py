@@ -8,11 +8,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semel.serdes.columns import is_json, is_list, joined_items
+from semel.serdes.java_value import java_number
 from semel.serdes.unfit import WrongType
 
 __all__ = ["java_text", "number_text", "without_zone"]
 
 _NUMBER = r"^(?P<sign>-?)(?P<whole>\d+)(?:\.(?P<part>\d+))?(?:e(?P<power>[+-]?\d+))?$"
+#: Below, numbers of 32 and of 64 bits have so few digits that Java chooses others.
+_SUBNORMAL = {32: 1e-43, 64: 1e-321}
 #: A whole number of more than 64 bits.
 _LARGE = r"^-?\d+$"
 #: Java's Date, in UTC.
@@ -22,8 +25,14 @@ _DATE = "%a %b %d %H:%M:%S UTC %Y"
 def java_text(column: Any) -> Any:
     """Return each value as Java shows it. Raise :class:`WrongType` for a type that has no such text."""
     kind = column.type
+    if column.null_count == len(column):
+        return pa.nulls(len(column), pa.string())
     if pa.types.is_struct(kind):
         return _struct(column)
+    if pa.types.is_map(kind):
+        pairs = column.cast(pa.list_(pa.struct([kind.key_field, kind.item_field])))
+        shown = (pc.fill_null(java_text(part), "null") for part in pairs.flatten().flatten())
+        return joined_items(pairs, pc.binary_join_element_wise(*shown, "="), ", ", "{}")
     if is_list(kind):
         return joined_items(column, pc.fill_null(java_text(column.flatten()), "null"), ", ")
     if pa.types.is_floating(kind):
@@ -87,7 +96,13 @@ def number_text(column: Any) -> Any:
     if pc.all(plain).as_py() is not False:
         return text
     other = pc.invert(pc.fill_null(plain, True))
-    return pc.replace_with_mask(text, other, _scientific(column.filter(other)))
+    text = pc.replace_with_mask(text, other, _scientific(column.filter(other)))
+    bits = column.type.bit_width
+    smallest = pc.and_(pc.less(size, _SUBNORMAL[bits]), pc.greater(size, 0))
+    if not pc.any(smallest).as_py():
+        return text
+    shown = [java_number(value, bits) for value in column.filter(smallest).to_pylist()]
+    return pc.replace_with_mask(text, pc.fill_null(smallest, False), pa.array(shown))
 
 
 def _scientific(column: Any) -> Any:

@@ -33,6 +33,15 @@ class Number:
             return pa.nulls(len(column), pa.binary())
         return self.write(_fitting(column, self.kind))
 
+    def write_one(self, value: Any) -> bytes:
+        """Write one number as :meth:`write_exact` does."""
+        if type(value) not in (int, float, bool):
+            raise WrongType(type(value).__name__)
+        try:
+            return bytes(self.write_exact(pa.array([value]))[0].as_py())
+        except OverflowError:
+            raise TooWide(f"a number does not fit into {self.kind}") from None
+
     def write(self, column: Any) -> Any:
         """Write a column of this type."""
         column = column.cast(pa.int8()) if self.kind == pa.bool_() else column

@@ -8,9 +8,11 @@ import pyarrow as pa
 
 from semel.serdes.columns import is_text_or_bytes, whole
 from semel.serdes.java_text import java_text
+from semel.serdes.java_value import java_string
+from semel.serdes.schemas.schema import Schema
 from semel.serdes.unfit import NotText, WrongType
 
-__all__ = ["as_bytes", "checked_text", "write_bytes", "write_text"]
+__all__ = ["as_bytes", "bytes_value", "checked_text", "encoded", "text_value", "write_bytes", "write_text"]
 
 _BINARY = (pa.binary(), pa.large_binary(), pa.binary_view())
 _LARGE = (pa.large_string(), pa.large_binary())
@@ -59,3 +61,31 @@ def write_bytes(column: Any) -> Any:
     if not is_text_or_bytes(column.type):
         raise WrongType(column.type)
     return as_bytes(column)
+
+
+def text_value(schema: Schema | None, value: Any) -> bytes | None:
+    """Write one value as :func:`write_text` does."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        try:
+            str(value, "utf-8")
+        except UnicodeDecodeError:
+            raise NotText(bytes(value)) from None
+        return bytes(value)
+    return None if value is None else encoded(value if type(value) is str else java_string(schema, value))
+
+
+def bytes_value(_: Schema | None, value: Any) -> bytes | None:
+    """Write one value as :func:`write_bytes` does."""
+    if value is None or isinstance(value, bytes | bytearray | memoryview):
+        return None if value is None else bytes(value)
+    if not isinstance(value, str):
+        raise WrongType(type(value).__name__)
+    return encoded(value)
+
+
+def encoded(text: str) -> bytes:
+    """Return text as UTF-8. Raise :class:`NotText` for halves of characters."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise NotText(text.encode(errors="surrogatepass")) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["MixedTypes", "NotText", "TooWide", "Unfit", "WrongType"]
+__all__ = ["Mismatch", "MixedTypes", "NotText", "TooWide", "Unfit", "WrongType"]
 
 
 class Unfit(ValueError):
@@ -33,3 +33,15 @@ class NotText(Unfit):
     def __init__(self, value: bytes) -> None:
         super().__init__(f"{value!r:.100} is not text in UTF-8")
         self.value = value
+
+
+class Mismatch(Unfit):
+    """A value does not fit its schema. ``what`` is the rest of a sentence about it."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"a value {what}")
+        self.what = what
+
+    def within(self, part: str) -> Mismatch:
+        """Return the error about a part of a value as one about the value."""
+        return Mismatch(f"does not fit: {part} {self.what}" if "does not fit: " not in self.what else self.what)

@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from semel.connect.api import Offset, Partition, SourceBatch, SourceRecord
-from semel.connect.columns import UNREADABLE, alike
+from semel.connect.columns import UNREADABLE
 from semel.connect.settings.connector_config import ConnectorConfig
 from semel.connect.stores.offset_format import canonical
 from semel.connect.tasks.dead_letters import dead_letters
+from semel.connect.tasks.records import Written, tables_of, write_record
 from semel.errors import ConfigError
 from semel.records.arrays import array
-from semel.records.record_headers import HEADERS
 
 __all__ = ["Rows", "rows_of"]
 
@@ -65,7 +65,7 @@ def rows_of(
         return None
     parts: list[tuple[str, Any]]
     if isinstance(polled, SourceBatch):
-        _check(polled.topic, polled.table, config, task)
+        _check_batch(polled, config, task)
         parts, offsets = [(polled.topic, polled.table)], _offsets(config, [polled])
     elif isinstance(polled, Sequence) and all(isinstance(record, SourceRecord) for record in polled):
         parts = [(topic, list(records)) for topic, records in groupby(polled, lambda record: record.topic)]
@@ -76,42 +76,28 @@ def rows_of(
             " Return a SourceBatch, a list of SourceRecord, or None.",
             tag="POLL_RESULT",
         )
-    if config.tolerate_errors:  # of one that Arrow cannot hold, only that one is left out
+    if config.tolerate_errors:
         return _tolerant(parts, offsets, _Tolerant(config, task, refusal))
     made: list[tuple[str, pa.Table]] = []
     for topic, part in parts:
+        if not isinstance(polled, SourceBatch):
+            made += tables_of(one for one in (_written(record, config, task) for record in part) if one is not None)
+            continue
         try:
-            made += _converted(topic, part, config, task)
+            made += _made(topic, part, config)
         except ConfigError as error:
-            if error.tag == "POLL_RESULT":  # it names the task
-                raise
-            source = polled if isinstance(polled, SourceBatch) else _first_bad(topic, part, config, task)
-            raise _located(error, source, config, task) from None
+            raise _located(error, polled, config, task) from None
     # what a transformation left out counts as read
     return Rows(made, offsets) if made or any(len(part) for _, part in parts) else None
 
 
-def _converted(topic: str, part: Any, config: ConnectorConfig, task: int) -> list[tuple[str, pa.Table]]:
-    """Transform and convert a part of a poll: a table, or records of one topic."""
-    tables = _tables(part) if isinstance(part, list) else [part]
-    for table in tables:
-        _check(topic, table, config, task)
-    return _made(topic, tables, config)
-
-
-def _first_bad(topic: str, records: list[SourceRecord], config: ConnectorConfig, task: int) -> SourceRecord:
-    """Return the first of these records that fails, or the last of a few that fail together alone."""
-    while len(records) > 1:
-        middle = len(records) // 2
-        for half in (records[:middle], records[middle:]):
-            try:
-                _converted(topic, half, config, task)
-            except ConfigError:
-                records = half
-                break
-        else:
-            break
-    return records[-1]
+def _written(record: SourceRecord, config: ConnectorConfig, task: int) -> Written | None:
+    """Transform and convert one record. An error names its place in the source."""
+    _check_topic(record.topic, config, task)
+    try:
+        return write_record(record, config)
+    except ConfigError as error:
+        raise _located(error, record, config, task) from None
 
 
 def _located(error: ConfigError, source: SourceBatch | SourceRecord, config: ConnectorConfig, task: int) -> ConfigError:
@@ -120,25 +106,33 @@ def _located(error: ConfigError, source: SourceBatch | SourceRecord, config: Con
     return ConfigError(f"task {config.name}-{task}, {where}: {error.message}", tag=error.tag)
 
 
-def _check(topic: object, table: object, config: ConnectorConfig, task: int) -> None:
-    if not isinstance(topic, str) or not topic or not isinstance(table, pa.Table) or "value" not in table.schema.names:
+def _check_batch(batch: SourceBatch, config: ConnectorConfig, task: int) -> None:
+    _check_topic(batch.topic, config, task)
+    if not isinstance(batch.table, pa.Table) or "value" not in batch.table.schema.names:
         raise ConfigError(
-            f"task {config.name}-{task} gave records without a topic, or without a column value. Nothing of this"
-            " poll is visible. Name the topic, and give a pyarrow Table.",
+            f"task {config.name}-{task} gave a batch without a table, or without a column value. Nothing of this poll"
+            " is visible. Give a pyarrow Table.",
             tag="POLL_RESULT",
         )
 
 
-def _made(topic: str, tables: Sequence[pa.Table], config: ConnectorConfig) -> list[tuple[str, pa.Table]]:
-    """Transform and convert tables of one topic. Their rows are in order then, for each topic."""
+def _check_topic(topic: object, config: ConnectorConfig, task: int) -> None:
+    if not isinstance(topic, str) or not topic:
+        raise ConfigError(
+            f"task {config.name}-{task} gave records without a topic. Nothing of this poll is visible. Name the topic.",
+            tag="POLL_RESULT",
+        )
+
+
+def _made(topic: str, table: pa.Table, config: ConnectorConfig) -> list[tuple[str, pa.Table]]:
+    """Transform and convert a table of one topic. Its rows are in order then, for each topic."""
     made: dict[str, list[pa.Table]] = {}
-    for table in tables:
-        if not table.num_rows:
-            continue
-        if config.chain.divides and _ROW not in table.schema.names:
-            table = table.append_column(_ROW, array(np.arange(table.num_rows), pa.int64()))
-        for there, rows in config.chain.apply(topic, _readable(table)):
-            made.setdefault(there, []).append(_bytes(rows, config))
+    if not table.num_rows:
+        return []
+    if config.chain.divides:
+        table = table.append_column(_ROW, array(np.arange(table.num_rows), pa.int64()))
+    for there, rows in config.chain.apply(topic, _readable(table)):
+        made.setdefault(there, []).append(_bytes(rows, config))
     return [(there, _in_order(some)) for there, some in made.items()]
 
 
@@ -171,22 +165,55 @@ class _Tolerant:
         self.letters: list[tuple[str, Any, ConfigError]] = []
 
     def take(self, topic: str, part: Any) -> None:
-        """Convert a part; where that fails, its halves, so that of many only the bad ones are looked at one by one."""
+        """Convert a part: records one by one; of a table that fails its halves, so that only the bad rows are looked
+        at one by one.
+        """
+        if isinstance(part, list):
+            self._take_records(topic, part)
+            return
         try:
-            made = _converted(topic, part, self.config, self.task)
+            made = _made(topic, part, self.config)
+            refused = self._refused(made)
         except ConfigError as error:
-            refused: ConfigError | None = error
-        else:
-            refused = next((one for one in (self._refusal(there, rows) for there, rows in made) if one), None)
+            refused = error
         if refused is None:
             self.made += made
-        elif len(part) <= 1:
+        elif part.num_rows <= 1:
             self.letters.append((topic, part, refused))
         else:
-            middle = len(part) // 2
-            halves = (part[:middle], part[middle:]) if isinstance(part, list) else (part[:middle], part.slice(middle))
-            for half in halves:
-                self.take(topic, half)
+            middle = part.num_rows // 2
+            self.take(topic, part[:middle])
+            self.take(topic, part.slice(middle))
+
+    def _take_records(self, topic: str, records: Sequence[SourceRecord]) -> None:
+        fine = []
+        for record in records:
+            try:
+                _check_topic(topic, self.config, self.task)
+                written = write_record(record, self.config)
+            except ConfigError as error:
+                self.letters.append((topic, [record], error))
+            else:
+                if written is not None:
+                    fine.append((record, written))
+        if fine:
+            self._place(topic, fine)
+
+    def _place(self, topic: str, records: Sequence[tuple[SourceRecord, Written]]) -> None:
+        """Take the records that their topic takes; where it refuses one, each half of them."""
+        made = tables_of(written for _, written in records)
+        refused = self._refused(made)
+        if refused is None:
+            self.made += made
+        elif len(records) == 1:
+            self.letters.append((topic, [records[0][0]], refused))
+        else:
+            middle = len(records) // 2
+            self._place(topic, records[:middle])
+            self._place(topic, records[middle:])
+
+    def _refused(self, made: Sequence[tuple[str, pa.Table]]) -> ConfigError | None:
+        return next((one for one in (self._refusal(there, rows) for there, rows in made) if one), None)
 
     def written_down(self) -> None:
         """Log what was left out, and put it into the dead-letter topic if there is one."""
@@ -224,49 +251,11 @@ def _offsets(config: ConnectorConfig, parts: Sequence[Any]) -> dict[str, tuple[P
         ) from None
 
 
-def _tables(records: Sequence[SourceRecord]) -> list[pa.Table]:
-    """Return records as tables: one, unless Arrow would change a record for the sake of others."""
-    parts = alike({"key": [record.key for record in records], "value": [record.value for record in records]})
-    if len(parts) == 1:
-        return [pa.table(parts[0][1] | _places(records))]
-    more = pa.table({**_places(records), _ROW: array(np.arange(len(records)), pa.int64())})
-    made = []
-    for indexes, columns in parts:
-        table = more.take(pa.array(indexes, pa.int64()))
-        made.append(pa.table({**columns, **{name: table.column(name) for name in table.schema.names}}))
-    return made
-
-
-def _places(records: Sequence[SourceRecord]) -> dict[str, Any]:
-    """Return the columns beside key and value that one of these records has."""
-    made: dict[str, Any] = {}
-    if any(record.kafka_partition is not None for record in records):
-        made["partition"] = pa.array([record.kafka_partition for record in records], pa.int32())
-    if any(record.timestamp is not None for record in records):
-        made["timestamp"] = pa.array([record.timestamp for record in records], pa.timestamp("ms"))
-    if any(record.headers for record in records):
-        made["headers"] = _headers(records)
-    return made
-
-
-def _headers(records: Sequence[SourceRecord]) -> Any:
-    try:
-        rows = [
-            [{"key": name, "value": value.encode() if isinstance(value, str) else value} for name, value in one.headers]
-            for one in records
-        ]
-        return pa.array(rows, HEADERS)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError) as error:
-        raise ConfigError(
-            f"the headers of a record are not pairs of a name and text or bytes ({error}). Nothing of this poll is"
-            ' visible. Give them as [("name", b"value")].',
-            tag="WRONG_TYPE",
-        ) from None
-
-
 def _bytes(table: pa.Table, config: ConnectorConfig) -> pa.Table:
     for name, convert in (("key", config.key), ("value", config.value)):
         if name in table.schema.names:
             field = table.schema.field(name)
-            table = table.set_column(table.schema.get_field_index(name), name, convert(table.column(name), field))
+            table = table.set_column(
+                table.schema.get_field_index(name), name, convert.column(table.column(name), field)
+            )
     return table

@@ -1,8 +1,9 @@
-"""Records changed, routed or left out on their way: Kafka Connect's transformations, a table at a time.
+"""Records changed, routed or left out on their way: Kafka Connect's transformations, of tables and of single records.
 
 ==============  ======================================================================================================
 ``chain``       what a connector was told of them, applied in order
 ``base``        what a transformation is
+``columns``     keys or values of a table; ``record`` those of one record
 ``fields``      InsertField, ReplaceField, MaskField, ExtractField, ValueToKey, HoistField
 ``routing``     RegexRouter, Filter
 ``timestamps``  TimestampConverter

@@ -1,81 +1,130 @@
-"""The base of transformations, and functions that take structs apart."""
+"""The base of transformations: written once, for a column of a table and for one record."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import pyarrow as pa
 
+from semel.connect.transforms.columns import TableRow, column_of, put
+from semel.connect.transforms.record import Data, Record
 from semel.errors import ConfigError
-from semel.serdes.columns import whole
+from semel.serdes.schemas import Schema
+from semel.serdes.unfit import Mismatch
 from semel.settings import Setting
 
-__all__ = ["Column", "Transform", "parted", "put", "refused", "struct_of", "whole"]
+__all__ = ["Row", "Side", "Transform", "refused"]
 
 
-class Column(NamedTuple):
-    """Values, and whether their schema is optional."""
+class Row(Protocol):
+    """The rest of a record, or of a table's records, where these are columns."""
 
-    values: Any
-    nullable: bool = True
+    @property
+    def topic(self) -> str:
+        """The topic."""
+
+    @property
+    def partition(self) -> Any:
+        """The partition, or None."""
+
+    @property
+    def timestamp(self) -> Any:
+        """The timestamp in milliseconds, or None."""
+
+
+class Side(Protocol):
+    """The key or the value: of a table as a column, or of one record."""
+
+    @property
+    def is_null(self) -> bool:
+        """True if there is no value in it."""
+
+    @property
+    def is_tombstone(self) -> bool:
+        """True if there is no value, and no schema says what it would be."""
+
+    def parts(self) -> dict[str, Self] | None:
+        """Return the fields, or None if it has none."""
+
+    def null(self) -> Self | None:
+        """Return what a field is that is not there; None where each field has a schema."""
+
+    def constant(self, schema: Schema, value: Any) -> Self | None:
+        """Return a new field with this value; None for a null that is not put into a value without a schema."""
+
+    def with_parts(self, parts: Mapping[str, Self]) -> Self:
+        """Return the structure with these fields, not optional."""
+
+    def with_same_parts(self, parts: Mapping[str, Self]) -> Self:
+        """Return the structure with new values of its fields, optional as it was."""
+
+    def new(self, parts: Mapping[str, Self]) -> Self:
+        """Return a structure of these fields alone; null where this one is."""
+
+    def hoisted(self, name: str) -> Self:
+        """Return a structure whose one field is this, also where this is null."""
+
+    def masked(self, replacement: str | None) -> Self | None:
+        """Return zeros, empty text, or the replacement; None for a type that has neither. Nulls stay."""
+
+    def retyped(self, convert: Any, kind: Any) -> Self:
+        """Return the values as ``convert`` makes them of a column of Arrow, of the type ``kind``."""
+
+
+S = TypeVar("S", bound=Side)
 
 
 class Transform:
-    """Takes a table of one topic, and gives the topic and the table that come of it.
+    """Changes the key or the value, which ``side`` says, of tables and of records.
 
-    ``side`` is ``key`` or ``value`` where the class has both.
+    A class overrides :meth:`changed`, or both :meth:`apply` and :meth:`change`.
     """
 
     options: ClassVar[Mapping[str, Setting]] = {}
     sided: ClassVar[bool] = True
-    #: Whether nulls pass as they are.
-    spares_nulls: ClassVar[bool] = True
 
     def __init__(self, options: Mapping[str, Any], side: str) -> None:
         self.given, self.side = options, side
 
     def apply(self, topic: str, table: pa.Table) -> tuple[str, pa.Table]:
-        """Change it. What has no column of this side, or nulls alone there, passes as it is."""
+        """Change a table of one topic. Return its topic and the table."""
         if self.side not in table.schema.names:
             return topic, table
-        column = Column(whole(table.column(self.side)), table.schema.field(self.side).nullable)
-        if self.spares_nulls and column.values.null_count == len(column.values):
+        column = column_of(table, self.side)
+        if self.spares(column):
             return topic, table
-        return topic, put(table, self.side, self.changed(column, topic, table))
+        return topic, put(table, self.side, self.changed(column, TableRow(topic, table)))
 
-    def changed(self, column: Column, topic: str, table: pa.Table) -> Column:
-        """Return the changed column."""
+    def change(self, record: Record) -> Record | None:
+        """Change one record. Return it, or None if it is left out."""
+        data: Data = getattr(record, self.side)
+        if not self.spares(data):
+            try:
+                setattr(record, self.side, self.changed(data, record))
+            except Mismatch as error:
+                raise refused(self.name, f"a value {error.what}") from None
+        return record
+
+    def spares(self, side: Side) -> bool:
+        """Return whether this side passes as it is: nulls do."""
+        return side.is_null
+
+    def changed(self, side: S, row: Row) -> S:
+        """Return the changed side."""
         raise NotImplementedError
+
+    def parts(self, side: S) -> dict[str, S]:
+        """Return the fields of a side. Raise :class:`ConfigError` for one without fields, and for a null."""
+        parts = None if side.is_null else side.parts()
+        if parts is None:
+            raise refused(self.name, f"only structs and dictionaries have fields, and it found {side}")
+        return parts
 
     @property
     def name(self) -> str:
         """Its name in messages."""
         return type(self).__name__
-
-
-def put(table: pa.Table, name: str, column: Column) -> pa.Table:
-    """Return the table with this column, in the place of its namesake or as the last."""
-    field = pa.field(name, column.values.type, nullable=column.nullable)
-    if name in table.schema.names:
-        return table.set_column(table.schema.get_field_index(name), field, column.values)
-    return table.append_column(field, column.values)
-
-
-def parted(column: Column, transform: str) -> dict[str, Column]:
-    """Return the fields of a struct. Raise :class:`ConfigError` for any other column."""
-    values = column.values
-    if not pa.types.is_struct(values.type):
-        raise refused(transform, f"only structs have fields, and it found {values.type}")
-    return {one.name: Column(part, one.nullable) for one, part in zip(values.type, values.flatten(), strict=True)}
-
-
-def struct_of(fields: Mapping[str, Column], like: Column) -> Column:
-    """Return a struct of these fields, null where ``like`` is null."""
-    arrays = [one.values for one in fields.values()]
-    kinds = [pa.field(name, one.values.type, nullable=one.nullable) for name, one in fields.items()]
-    made = pa.StructArray.from_arrays(arrays, fields=kinds, mask=like.values.is_null())
-    return Column(made, like.nullable)
 
 
 def refused(transform: str, why: str) -> ConfigError:

@@ -13,6 +13,7 @@ from semel.connect.settings.connector_properties import ConnectorProperties
 from semel.connect.transforms import fields, predicates, routing, timestamps
 from semel.connect.transforms.base import Transform
 from semel.connect.transforms.predicates import Predicate
+from semel.connect.transforms.record import Record
 from semel.errors import ConfigError
 from semel.settings import Setting, nearest
 
@@ -66,6 +67,11 @@ class _Link:
         places = pa.concat_arrays([pc.indices_nonzero(mask), pc.indices_nonzero(pc.invert(mask))])
         return [(topic, pa.concat_tables([changed, rest]).take(pc.sort_indices(places)))]
 
+    def change(self, record: Record) -> Record | None:
+        if self.predicate is not None and self.predicate.chooses(record) is self.negate:
+            return record
+        return self.transform.change(record)
+
 
 @dataclass(frozen=True, slots=True)
 class Chain:
@@ -84,6 +90,15 @@ class Chain:
         for link in self.links:
             tables = [made for one, rows in tables if rows.num_rows for made in link.apply(one, rows)]
         return [(one, rows) for one, rows in tables if rows.num_rows]
+
+    def change(self, record: Record) -> Record | None:
+        """Return what a record becomes, or None if it is left out."""
+        changed: Record | None = record
+        for link in self.links:
+            if changed is None:
+                break
+            changed = link.change(changed)
+        return changed
 
 
 def read_chain(properties: ConnectorProperties) -> Chain:

@@ -1,15 +1,17 @@
-"""Fields of structs: put in, left out, renamed, masked, taken out."""
+"""Fields of structures: put in, left out, renamed, masked, taken out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from semel.connect.transforms.base import Column, Transform, parted, put, refused, struct_of, whole
+from semel.connect.transforms.base import Row, S, Side, Transform, refused
+from semel.connect.transforms.columns import Column, TableRow, column_of, put
+from semel.connect.transforms.record import Record
 from semel.errors import ConfigError
+from semel.serdes.schemas import Schema
 from semel.settings import Setting
 
 __all__ = ["ExtractField", "HoistField", "InsertField", "MaskField", "ReplaceField", "ValueToKey"]
@@ -31,32 +33,49 @@ class InsertField(Transform):
 
     def __init__(self, options: Mapping[str, Any], side: str) -> None:
         super().__init__(options, side)
-        if not any(options.get(name) for name in ("topic.field", "partition.field", "timestamp.field", "static.field")):
+        new = ("topic.field", "partition.field", "timestamp.field", "static.field")
+        if not any(options.get(name) for name in new):
             raise ConfigError("No field insertion configured.", tag="TRANSFORM")
         if bool(options.get("static.field")) != bool(options.get("static.value")):
             raise ConfigError("static.field and static.value must be given together.", tag="TRANSFORM")
+        self._new = {name: _named(options[name]) for name in new if options.get(name)}
 
-    def changed(self, column: Column, topic: str, table: pa.Table) -> Column:
-        """Return the struct with the new fields after its own."""
-        fields, given, rows = parted(column, self.name), self.given, len(column.values)
-        new: dict[str, Callable[[], Any]] = {
-            "topic.field": lambda: pa.repeat(topic, rows),
-            "partition.field": lambda: _column(table, "partition", pa.int32()),
-            "timestamp.field": lambda: _column(table, "timestamp", pa.timestamp("ms")),
-            "static.field": lambda: pa.repeat(given["static.value"], rows),
-        }
-        for name, make in new.items():
-            if given.get(name):
-                mark = given[name][-1]
-                field = given[name][:-1] if mark in "!?" else given[name]
-                fields[field] = Column(make(), nullable=mark != "!")
-        return struct_of(fields, column)
+    def changed(self, side: S, row: Row) -> S:
+        """Return the structure with the new fields after its own."""
+        parts = self.parts(side)
+        for option, (name, optional) in self._new.items():
+            made = side.constant(_SCHEMAS[option][optional], self._value(option, row))
+            if made is not None:
+                parts[name] = made
+        return side.with_parts(parts)
+
+    def _value(self, option: str, row: Row) -> Any:
+        match option:
+            case "topic.field":
+                return row.topic
+            case "partition.field":
+                return row.partition
+            case "timestamp.field":
+                return row.timestamp
+            case _:
+                return self.given["static.value"]
 
 
-def _column(table: pa.Table, name: str, kind: Any) -> Any:
-    if name in table.schema.names:
-        return whole(table.column(name)).cast(kind)
-    return pa.nulls(table.num_rows, kind)
+#: By option, and by whether the field is optional.
+_SCHEMAS: Mapping[str, Mapping[bool, Schema]] = {
+    option: {True: schema.but(optional=True), False: schema}
+    for option, schema in {
+        "topic.field": Schema.string(),
+        "partition.field": Schema.int32(),
+        "timestamp.field": Schema.timestamp(),
+        "static.field": Schema.string(),
+    }.items()
+}
+
+
+def _named(field: str) -> tuple[str, bool]:
+    """Return the name, and whether the field is optional: it is, unless its mark is ``!``."""
+    return (field[:-1] if field[-1] in "!?" else field), field[-1] != "!"
 
 
 class ReplaceField(Transform):
@@ -71,15 +90,15 @@ class ReplaceField(Transform):
             raise ConfigError("renames must be pairs old:new.", tag="TRANSFORM")
         self._renames = {old: new for old, _, new in pairs}
 
-    def changed(self, column: Column, topic: str, table: pa.Table) -> Column:
-        """Return the struct with the remaining fields."""
+    def changed(self, side: S, row: Row) -> S:
+        """Return the structure with the remaining fields."""
         include, exclude = self.given["include"], self.given["exclude"]
         kept = {
-            self._renames.get(name, name): values
-            for name, values in parted(column, self.name).items()
+            self._renames.get(name, name): part
+            for name, part in self.parts(side).items()
             if name not in exclude and (not include or name in include)
         }
-        return struct_of(kept, column)
+        return side.with_parts(kept)
 
 
 class MaskField(Transform):
@@ -87,54 +106,53 @@ class MaskField(Transform):
 
     options: ClassVar[_Options] = {"fields": Setting(list), "replacement": _TEXT}
 
-    def changed(self, column: Column, topic: str, table: pa.Table) -> Column:
-        """Return the struct with masked fields. Nulls stay."""
-        fields = parted(column, self.name)
-        for name in self.given["fields"]:
-            if name in fields:
-                fields[name] = fields[name]._replace(values=self._masked(fields[name].values, name))
-        return struct_of(fields, column)
+    def spares(self, side: Side) -> bool:
+        """Return whether it is a tombstone."""
+        return side.is_tombstone
 
-    def _masked(self, values: Any, name: str) -> Any:
-        replacement = self.given.get("replacement")
-        kind = values.type
-        if values.null_count == len(values):
-            return values
-        try:
-            if replacement is not None:
-                mask = pa.scalar(replacement).cast(kind)
-            elif kind in (pa.string(), pa.binary(), pa.large_string(), pa.large_binary()):
-                mask = pa.scalar("").cast(kind)
-            else:
-                mask = pa.scalar(0).cast(kind)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            raise refused(self.name, f"field {name} is {kind}, and cannot be masked so") from None
-        return pc.if_else(values.is_null(), pa.scalar(None, kind), mask)
+    def changed(self, side: S, row: Row) -> S:
+        """Return the structure with masked fields. Nulls stay."""
+        parts = self.parts(side)
+        for name in self.given["fields"]:
+            part = parts.get(name, side.null())
+            if part is None:
+                continue
+            masked = part.masked(self.given.get("replacement"))
+            if masked is None:
+                raise refused(self.name, f"field {name} is {part}, and cannot be masked so")
+            parts[name] = masked
+        return side.with_same_parts(parts)
 
 
 class ExtractField(Transform):
-    """Takes one field out of the struct, and puts it in its place."""
+    """Takes one field out of the structure, and puts it in its place."""
 
     options: ClassVar[_Options] = {"field": Setting(str)}
 
-    def changed(self, column: Column, topic: str, table: pa.Table) -> Column:
-        """Return the field's values."""
-        fields = parted(column, self.name)
-        if self.given["field"] not in fields:
+    def spares(self, side: Side) -> bool:
+        """Return whether it is a tombstone: by a schema, a null is a null of the field."""
+        return side.is_tombstone
+
+    def changed(self, side: S, row: Row) -> S:
+        """Return the field's value."""
+        part = (side.parts() or self.parts(side)).get(self.given["field"], side.null())
+        if part is None:
             raise refused(self.name, f"unknown field: {self.given['field']}")
-        return fields[self.given["field"]]
+        return part
 
 
 class HoistField(Transform):
-    """Makes a struct with one field of what was there, of a null too."""
+    """Makes a structure with one field of what was there, of a null too."""
 
     options: ClassVar[_Options] = {"field": Setting(str)}
-    spares_nulls: ClassVar[bool] = False
 
-    def changed(self, column: Column, topic: str, table: pa.Table) -> Column:
-        """Return the column as a struct with one field."""
-        field = pa.field(self.given["field"], column.values.type, nullable=column.nullable)
-        return Column(pa.StructArray.from_arrays([column.values], fields=[field]), nullable=False)
+    def spares(self, side: Side) -> bool:
+        """Return False: nulls are hoisted."""
+        return False
+
+    def changed(self, side: S, row: Row) -> S:
+        """Return a structure with one field."""
+        return side.hoisted(self.given["field"])
 
 
 class ValueToKey(Transform):
@@ -145,11 +163,23 @@ class ValueToKey(Transform):
 
     def apply(self, topic: str, table: pa.Table) -> tuple[str, pa.Table]:
         """Return the table with a key. Rows without a value have none."""
-        column = Column(whole(table.column("value")), nullable=False)
-        if column.values.null_count == len(column.values):
-            return topic, put(table, "key", Column(pa.nulls(table.num_rows)))
-        fields = parted(column, self.name)
-        missing = [name for name in self.given["fields"] if name not in fields]
-        if missing:
-            raise refused(self.name, f"field does not exist: {missing[0]}")
-        return topic, put(table, "key", struct_of({name: fields[name] for name in self.given["fields"]}, column))
+        column = column_of(table, "value")
+        if column.is_tombstone:
+            nulls = pa.nulls(table.num_rows)
+            return topic, put(table, "key", Column(nulls, pa.field("key", nulls.type)))
+        return topic, put(table, "key", self.changed(column, TableRow(topic, table)))
+
+    def change(self, record: Record) -> Record:
+        """Return the record with a key. One without a value has none."""
+        record.key = record.value if record.value.is_tombstone else self.changed(record.value, record)
+        return record
+
+    def changed(self, side: S, row: Row) -> S:
+        """Return the key."""
+        parts, key = self.parts(side), {}
+        for name in self.given["fields"]:
+            part = parts.get(name, side.null())
+            if part is None:
+                raise refused(self.name, f"field does not exist: {name}")
+            key[name] = part
+        return side.new(key)

@@ -9,15 +9,16 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semel.connect.transforms.base import whole
+from semel.connect.transforms.record import Record
 from semel.errors import ConfigError
+from semel.serdes.columns import whole
 from semel.settings import Setting
 
 __all__ = ["HasHeaderKey", "Predicate", "RecordIsTombstone", "TopicNameMatches"]
 
 
 class Predicate:
-    """Says for each row of a table whether it is chosen: all, none, or an array of booleans."""
+    """Says which records are chosen: of a table all, none, or an array of booleans."""
 
     options: ClassVar[Mapping[str, Setting]] = {}
 
@@ -26,6 +27,10 @@ class Predicate:
 
     def chosen(self, topic: str, table: pa.Table) -> Any:
         """Return a mask of the chosen rows."""
+        raise NotImplementedError
+
+    def chooses(self, record: Record) -> bool:
+        """Return whether a record is chosen."""
         raise NotImplementedError
 
 
@@ -45,6 +50,10 @@ class TopicNameMatches(Predicate):
         """All or none."""
         return self._pattern.fullmatch(topic) is not None
 
+    def chooses(self, record: Record) -> bool:
+        """Return whether its topic matches."""
+        return self._pattern.fullmatch(record.topic) is not None
+
 
 class RecordIsTombstone(Predicate):
     """Records without a value."""
@@ -52,6 +61,10 @@ class RecordIsTombstone(Predicate):
     def chosen(self, topic: str, table: pa.Table) -> Any:
         """Return a mask of the rows with a null value."""
         return whole(table.column("value")).is_null()
+
+    def chooses(self, record: Record) -> bool:
+        """Return whether it has no value."""
+        return record.value.is_null
 
 
 class HasHeaderKey(Predicate):
@@ -67,3 +80,7 @@ class HasHeaderKey(Predicate):
         found = pc.equal(pc.struct_field(headers.flatten(), "key"), self.given["name"])
         rows = pc.list_parent_indices(headers).filter(pc.fill_null(found, False))
         return pc.is_in(pa.array(range(len(headers)), pa.int64()), value_set=rows.cast(pa.int64()))
+
+    def chooses(self, record: Record) -> bool:
+        """Return whether it has such a header."""
+        return any(name == self.given["name"] for name, _ in record.headers)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from semel.connect.transforms.base import Transform
+from semel.connect.transforms.record import Record
 from semel.errors import ConfigError
 from semel.settings import Setting
 
@@ -35,12 +36,21 @@ class RegexRouter(Transform):
         self._replacement = _read_replacement(options["replacement"], self._regex)
 
     def apply(self, topic: str, table: pa.Table) -> tuple[str, pa.Table]:
-        """Return the same table, for that topic. As in Java, the first match is replaced, and not the whole one."""
+        """Return the same table, for that topic."""
+        return self._routed(topic), table
+
+    def change(self, record: Record) -> Record:
+        """Give that topic to a record."""
+        record.topic = self._routed(record.topic)
+        return record
+
+    def _routed(self, topic: str) -> str:
+        """Return the new topic. As in Java, the first match is replaced, and not the whole one."""
         found = self._regex.search(topic) if self._regex.fullmatch(topic) else None
         if found is None:
-            return topic, table
+            return topic
         made = "".join(one if isinstance(one, str) else found[one[0]] or "" for one in self._replacement)
-        return topic[: found.start()] + made + topic[found.end() :], table
+        return topic[: found.start()] + made + topic[found.end() :]
 
 
 def _read_replacement(text: str, regex: re.Pattern[str]) -> list[str | tuple[int | str]]:
@@ -68,3 +78,6 @@ class Filter(Transform):
     def apply(self, topic: str, table: pa.Table) -> tuple[str, pa.Table]:
         """Drop the table."""
         return topic, table.slice(0, 0)
+
+    def change(self, record: Record) -> None:
+        """Drop the record."""

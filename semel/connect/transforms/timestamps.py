@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semel.connect.transforms.base import Column, Transform, parted, refused, struct_of
+from semel.connect.transforms.base import Row, S, Side, Transform, refused
 from semel.errors import ConfigError
 from semel.settings import Setting
 
@@ -43,30 +43,30 @@ class TimestampConverter(Transform):
             self._target, pa.timestamp("ms")
         )
 
-    def changed(self, column: Column, topic: str, table: pa.Table) -> Column:
-        """Return the column with its values, or one field of them, converted."""
+    def spares(self, side: Side) -> bool:
+        """Return whether it is a tombstone: by a schema, a null gets the new type."""
+        return side.is_tombstone
+
+    def changed(self, side: S, row: Row) -> S:
+        """Return the side with its values, or one field of them, converted. One without this field stays."""
         name = self.given["field"]
         if not name:
-            return self._replaced(column)
-        fields = parted(column, self.name)
-        if name not in fields:
-            raise refused(self.name, f"unknown field: {name}")
-        return struct_of({**fields, name: self._replaced(fields[name])}, column)
-
-    def _replaced(self, column: Column) -> Column:
-        return column._replace(values=self._converted(column.values))
+            return side.retyped(self._converted, self._kind)
+        parts = side.parts() or self.parts(side)
+        part = parts.get(name, side.null())
+        if part is not None:
+            parts[name] = part.retyped(self._converted, self._kind)
+        return side.with_same_parts(parts)
 
     def _converted(self, values: Any) -> Any:
-        if values.null_count == len(values):
-            return pa.nulls(len(values), self._kind)
         try:
             time = self._time(values)
             if self._target == "unix":
                 return time.cast(pa.timestamp(self._unit), safe=False).cast(pa.int64())
             if self._target == "date":
-                return time.cast(pa.date32(), safe=False)
+                return pc.floor_temporal(time, unit="day").cast(pa.date32())
             if self._target == "string":
-                return pc.strftime(time if self._fraction else time.cast(pa.timestamp("s"), safe=False), self._format)
+                return pc.strftime(time if self._fraction else _seconds(time), self._format)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise refused(self.name, f"{error}") from None
         return time
@@ -75,11 +75,18 @@ class TimestampConverter(Transform):
         kind = values.type
         if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
             return values.cast(pa.timestamp("ms"), safe=False)
+        if pa.types.is_time(kind):
+            day = values.cast(pa.time32("ms"), safe=False).cast(pa.int32())
+            return day.cast(pa.int64()).cast(pa.timestamp("ms"))
         if pa.types.is_integer(kind):
             return values.cast(pa.int64()).cast(pa.timestamp(self._unit)).cast(pa.timestamp("ms"), safe=False)
         if pa.types.is_string(kind) and self._format and not self._fraction:
             return pc.strptime(values, self._format, "s").cast(pa.timestamp("ms"))
         raise refused(self.name, f"it cannot read {kind} as a time with this format")
+
+
+def _seconds(time: Any) -> Any:
+    return pc.floor_temporal(time, unit="second").cast(pa.timestamp("s"))
 
 
 def _read_format(text: str) -> tuple[str, bool]:

@@ -23,7 +23,8 @@ import org.apache.kafka.connect.transforms.Transformation;
 /** Reads cases from standard input, and writes them with what Kafka Connect's own classes answer. */
 public class Answers {
     private static final ObjectMapper JSON = new ObjectMapper();
-    private static final JsonConverter READER = json(true);
+    private static final JsonConverter WRITER = json(true);
+    private static final JsonConverter READER = json(false);
 
     public static void main(String[] arguments) throws Exception {
         ObjectNode cases = (ObjectNode) JSON.readTree(System.in);
@@ -35,9 +36,18 @@ public class Answers {
             }
         }
         for (JsonNode one : (ArrayNode) cases.get("transforms")) {
-            transform((ObjectNode) one);
+            ((ObjectNode) one).set("answer", transform(one, one.get("topic").asText(), one.get("chain")));
         }
-        line((ObjectNode) cases.get("line"));
+        if (cases.has("chains")) { // each value through each of these
+            for (JsonNode one : (ArrayNode) cases.get("values")) {
+                ObjectNode made = ((ObjectNode) one).putObject("made");
+                cases.get("chains").fields().forEachRemaining(chain ->
+                    made.set(chain.getKey(), transform(one, "t", chain.getValue())));
+            }
+        }
+        if (cases.has("line")) {
+            line((ObjectNode) cases.get("line"));
+        }
         System.out.println(JSON.writerWithDefaultPrettyPrinter().writeValueAsString(cases));
     }
 
@@ -78,16 +88,17 @@ public class Answers {
         }
     }
 
-    private static JsonConverter json(boolean schemas) {
+    /** With schemas; a null stays a null, or a default takes its place. */
+    private static JsonConverter json(boolean defaults) {
         JsonConverter made = new JsonConverter();
-        made.configure(Map.of("schemas.enable", schemas, "converter.type", "value"), false);
+        made.configure(Map.of("converter.type", "value", "replace.null.with.default", defaults), false);
         return made;
     }
 
     private static SchemaAndValue value(JsonNode one) throws Exception {
         SchemaAndValue read = READER.toConnectData("t", JSON.writeValueAsBytes(one.get("given")));
         JsonNode payload = one.get("given").get("payload");
-        if (!payload.isTextual() || read.schema() == null) {
+        if (payload == null || !payload.isTextual() || read.schema() == null) {
             return read;
         }
         if (read.schema().type() == Schema.Type.FLOAT64) { // what is no number of JSON's is given as text
@@ -113,12 +124,13 @@ public class Answers {
     }
 
     @SuppressWarnings("unchecked")
-    private static void transform(ObjectNode one) throws Exception {
-        SchemaAndValue value = value(one);
-        SourceRecord record = new SourceRecord(
-            Map.of(), Map.of(), one.get("topic").asText(), null, null, null, value.schema(), value.value());
+    private static JsonNode transform(JsonNode one, String topic, JsonNode chain) {
         try {
-            for (JsonNode options : one.get("chain")) {
+            SchemaAndValue value = value(one);
+            SourceRecord record = new SourceRecord(
+                Map.of(), Map.of(), topic, one.has("partition") ? one.get("partition").asInt() : null, null, null,
+                value.schema(), value.value(), one.has("timestamp") ? one.get("timestamp").asLong() : null);
+            for (JsonNode options : chain) {
                 Map<String, Object> given = new HashMap<>(JSON.convertValue(options, Map.class));
                 String kind = "org.apache.kafka.connect.transforms." + given.remove("type");
                 Transformation<SourceRecord> made =
@@ -126,17 +138,18 @@ public class Answers {
                 made.configure(given);
                 record = made.apply(record);
             }
-            ObjectNode answer = one.putObject("answer");
+            ObjectNode answer = JSON.createObjectNode();
             answer.put("topic", record.topic());
             answer.put("key", text(record.keySchema(), record.key()));
             answer.put("value", text(record.valueSchema(), record.value()));
+            return answer;
         } catch (Exception refused) {
-            one.put("answer", "refused: " + refused.getClass().getSimpleName());
+            return JSON.getNodeFactory().textNode("refused: " + refused.getClass().getSimpleName());
         }
     }
 
     private static String text(Schema schema, Object value) {
-        byte[] bytes = READER.fromConnectData("t", schema, value);
+        byte[] bytes = WRITER.fromConnectData("t", schema, value);
         return bytes == null ? null : new String(bytes, StandardCharsets.UTF_8);
     }
 }

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from semel.sandbox import find_java
+from tests.connect.oracle.corpus import CHAINS as CHAINS_OF_CORPUS
+from tests.connect.oracle.corpus import corpus
 from tests.connect.support.kafka_connect import jars
 
 HERE = Path(__file__).parent
@@ -111,12 +113,23 @@ def cases() -> dict[str, Any]:
 
 def main() -> None:
     """Write the answers beside this file."""
+    answers = json.dumps(_asked(cases()), indent=1, ensure_ascii=True)
+    (HERE / "answers.json").write_text(answers + "\n")
+    asked = _asked({"converters": CONVERTERS, "values": corpus(), "transforms": [], "chains": CHAINS_OF_CORPUS})
+    rows = ",\n".join(json.dumps(one, separators=(",", ":")) for one in asked["values"])
+    (HERE / "corpus.json").write_text(f"[\n{rows}\n]\n")
+
+
+def _asked(questions: dict[str, Any]) -> Any:
     command = [str(find_java()), "-Duser.timezone=UTC", "-cp", os.pathsep.join(map(str, jars()))]
     asked = subprocess.run(
-        [*command, str(HERE / "Answers.java")], input=json.dumps(cases()), text=True, check=True, stdout=subprocess.PIPE
+        [*command, str(HERE / "Answers.java")],
+        input=json.dumps(questions),
+        text=True,
+        check=True,
+        stdout=subprocess.PIPE,
     )
-    answers = json.dumps(json.loads(asked.stdout), indent=1, ensure_ascii=True)
-    (HERE / "answers.json").write_text(answers + "\n")
+    return json.loads(asked.stdout)
 
 
 if __name__ == "__main__":

@@ -88,16 +88,16 @@ def test_bytes_of_a_line_are_kept() -> None:
 def test_text_and_bytes() -> None:
     text, raw = pa.array(["a", None, "é"]), pa.array([b"a", b"\xff"])
     key, value = pa.field("key", pa.string()), pa.field("value", pa.string())
-    assert STRING(text, value).to_pylist() == [b"a", None, "é".encode()]
-    assert BYTES(raw, value).to_pylist() == [b"a", b"\xff"]
-    assert BYTES(text, value).to_pylist() == [b"a", None, "é".encode()]
-    assert STRING(pa.nulls(2), key).type == pa.binary()
+    assert STRING.column(text, value).to_pylist() == [b"a", None, "é".encode()]
+    assert BYTES.column(raw, value).to_pylist() == [b"a", b"\xff"]
+    assert BYTES.column(text, value).to_pylist() == [b"a", None, "é".encode()]
+    assert STRING.column(pa.nulls(2), key).type == pa.binary()
     with pytest.raises(ConfigError, match="not text in UTF-8"):
-        STRING(raw, value)
+        STRING.column(raw, value)
     with pytest.raises(ConfigError, match="a value is binary, and StringConverter writes text"):
-        STRING(pa.array([{"raw": b"a"}]), value)
+        STRING.column(pa.array([{"raw": b"a"}]), value)
     with pytest.raises(ConfigError, match="a key is int64, and ByteArrayConverter writes bytes"):
-        BYTES(pa.array([1]), key)
+        BYTES.column(pa.array([1]), key)
 
 
 def record(value: Any, offset: int, topic: str = "t", **more: Any) -> SourceRecord:
@@ -131,7 +131,7 @@ def test_nothing_is_nothing() -> None:
         (SourceBatch("t", [b"x"], {"p": 1}, {"n": 1}), "POLL_RESULT"),
         (SourceBatch("t", pa.table({"key": ["a"]}), {"p": 1}, {"n": 1}), "POLL_RESULT"),
         ([record("a", 1), record({"a": b"x"}, 2)], "WRONG_TYPE"),
-        ([record({1: "x"}, 2)], "WRONG_TYPE"),
+        ([record(object(), 2)], "WRONG_TYPE"),
         ([SourceRecord("", "a", {"p": 1}, {"n": 1})], "POLL_RESULT"),
         ([SourceRecord("t", "a", {"p": object()}, {"n": 1})], "OFFSET_FORM"),
     ],
@@ -158,7 +158,7 @@ ODD = pa.table({"value": pa.array([timedelta(1)])})
         ([record(b"a", 1), record(b"a", 2, "u"), record(b"\xff", 3, "u")], {}, "NOT_TEXT", 3),
         ([record({"a": b"x"}, 1), record(2, 2)], {}, "WRONG_TYPE", 1),
         ([record("a", 1), record("b", 2, headers=[("h", 1)])], {}, "WRONG_TYPE", 2),
-        ([record(1.0, 1), record([1, "x"], 2)], {"value.converter": "Json"}, "WRONG_TYPE", 2),
+        ([record(1.0, 1), record([1, object()], 2)], {"value.converter": "Json"}, "WRONG_TYPE", 2),
         (SourceBatch("t", ODD, {"p": "one"}, {"n": 9}), {"value.converter": "Json"}, "WRONG_TYPE", 9),
     ],
 )

@@ -25,7 +25,8 @@ ASKED = json.loads((Path(__file__).parents[2] / "connect/oracle/answers.json").r
 _WHOLE, _FLOATING = ("int64", "int32", "int16", "int8"), ("double", "float")
 #: What semel takes beside what Kafka Connect takes: bytes that are UTF-8 are text (Java prints their address), text is
 #: bytes, and numbers have no width.
-MORE = {
+MORE: dict[str, tuple[str, ...]] = {
+    "BooleanConverter": (),
     "StringConverter": ("bytes",),
     "ByteArrayConverter": ("string",),
     **dict.fromkeys(("LongConverter", "IntegerConverter", "ShortConverter"), _WHOLE),
@@ -94,11 +95,11 @@ def test_converters(name: str, asked: dict[str, Any]) -> None:
         answer = None
     elif refused and not taken:
         with pytest.raises(ConfigError):
-            convert(table.column(0), table.schema.field(0))
+            convert.column(table.column(0), table.schema.field(0))
         return
     elif refused or (taken and schema == "bytes"):
         return
-    (made,) = convert(table.column(0), table.schema.field(0)).to_pylist()
+    (made,) = convert.column(table.column(0), table.schema.field(0)).to_pylist()
     assert made == (None if answer is None else base64.b64decode(answer))
 
 
@@ -118,7 +119,7 @@ def test_transforms(asked: dict[str, Any]) -> None:
     convert = json_converter({}, "value.converter")
     made: dict[str, Any] = {"topic": topic, "key": None}
     for name in table.schema.names:
-        (made[name],) = convert(table.column(name), table.schema.field(name)).to_pylist()
+        (made[name],) = convert.column(table.column(name), table.schema.field(name)).to_pylist()
     assert made == {
         name: text and (text if name == "topic" else text.encode()) for name, text in asked["answer"].items()
     }

@@ -79,10 +79,11 @@ def test_text_of_values_that_are_none() -> None:
     made = config(**{"value.converter": "StringConverter"})
     values = [1, "x", 2**70, 1e10, True, {"a": 1, "b": None, "c": [1, None]}, None]
     assert written(values, made) == [
-        *(b"1", b"x", b"1180591620717411303424", b"1.0E10", b"true", b"Struct{a=1,c=[1, null]}", None)
+        *(b"1", b"x", b"1180591620717411303424", b"1.0E10", b"true", b"{a=1, b=null, c=[1, null]}", None)
     ]
+    assert written([[1, "x"], {1: 1.0}], made) == [b"[1, x]", b"{1=1.0}"]
     with pytest.raises(ConfigError, match="StringConverter writes text"):
-        written([[1, "x"]], made)
+        written([object()], made)
 
 
 def test_their_order_stays_with_predicates_and_in_each_topic() -> None:
@@ -111,9 +112,11 @@ def test_their_order_stays_with_predicates_and_in_each_topic() -> None:
     assert set(table.schema.names) == {"key", "value", "headers"}
 
 
-def test_values_of_several_types_have_no_schema() -> None:
-    with pytest.raises(ConfigError, match="for which there is no schema"):
-        written([[1, "x"]], config(**{"value.converter.schemas.enable": "true"}))
+def test_a_value_without_a_schema_gets_none() -> None:
+    made = config(**{"value.converter.schemas.enable": "true"})
+    assert written([[1, "x"], None, 1], made) == [
+        *(b'{"schema":null,"payload":[1,"x"]}', None, b'{"schema":null,"payload":1}'),
+    ]
 
 
 LINE = ASKED["line"]["value"].encode()

@@ -62,7 +62,7 @@ def test_whole_and_fractional_numbers_of_one_column(kind: Any, values: list[Any]
     found = Found(["n"], [kind], [(value,) for value in values])
     table = table_of(found, "table t", str)
     convert = json_converter({"schemas.enable": "false"}, "value.converter")
-    made = convert(table["value"], table.schema.field("value"))
+    made = convert.column(table["value"], table.schema.field("value"))
     assert made.to_pylist() == [b'{"n":' + one + b"}" for one in written]
 
 

@@ -1,0 +1,125 @@
+"""Records that came one by one: each is transformed and converted by itself, as Kafka Connect does it.
+
+What becomes of a record does not depend on the others of its poll: no type, no field and no schema is shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from semel.connect.api import SourceRecord
+from semel.connect.converters import refused
+from semel.connect.settings.connector_config import ConnectorConfig
+from semel.connect.transforms.record import Data, Record
+from semel.errors import ConfigError
+from semel.records.record_headers import HEADERS
+from semel.serdes.json_value import milliseconds
+from semel.serdes.schemas import Schema, Struct
+from semel.serdes.schemas.struct import checked
+from semel.serdes.unfit import Mismatch
+
+__all__ = ["Written", "tables_of", "write_record"]
+
+
+class Written(NamedTuple):
+    """A record as it is written."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    partition: int | None
+    timestamp: int | None
+    headers: Sequence[tuple[str, bytes | None]]
+
+
+def write_record(record: SourceRecord, config: ConnectorConfig) -> Written | None:
+    """Transform and convert a record; None for one that a transformation leaves out.
+
+    Raises :class:`ConfigError` for one that cannot be transformed or converted.
+    """
+    made = config.chain.change(
+        Record(
+            record.topic,
+            _data(record.key, record.key_schema, "key"),
+            _data(record.value, record.value_schema, "value"),
+            _number(record.kafka_partition, 2**31, "kafka_partition"),
+            _number(_moment(record.timestamp), 2**63, "timestamp"),
+            _headers(record),
+        )
+    )
+    if made is None:
+        return None
+    key = config.key.value(made.key.schema, made.key.value, "key")
+    value = config.value.value(made.value.schema, made.value.value, "value")
+    headers = [(name, one.encode() if isinstance(one, str) else one) for name, one in made.headers]
+    return Written(made.topic, key, value, made.partition, made.timestamp, headers)
+
+
+def tables_of(records: Iterable[Written]) -> list[tuple[str, pa.Table]]:
+    """Return a table for each topic, with the columns that one of its records has."""
+    topics: dict[str, list[Written]] = {}
+    for record in records:
+        topics.setdefault(record.topic, []).append(record)
+    return [(topic, _table(some)) for topic, some in topics.items()]
+
+
+def _table(records: Sequence[Written]) -> pa.Table:
+    _, keys, values, partitions, timestamps, headers = zip(*records, strict=True)
+    columns: dict[str, Any] = {"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())}
+    if any(one is not None for one in partitions):
+        columns["partition"] = pa.array(partitions, pa.int32())
+    if any(one is not None for one in timestamps):
+        columns["timestamp"] = pa.array(timestamps, pa.timestamp("ms"))
+    if any(headers):
+        rows = [[{"key": name, "value": value} for name, value in some] for some in headers]
+        columns["headers"] = pa.array(rows, HEADERS)
+    return pa.table(columns)
+
+
+def _data(value: Any, schema: object, part: str) -> Data:
+    """Return a value by its schema. A struct brings its own."""
+    if schema is None:
+        schema = value.schema if isinstance(value, Struct) else None
+    try:
+        if schema is None:
+            return Data(None, value)
+        if not isinstance(schema, Schema):
+            raise Mismatch(f"has a {type(schema).__name__} as its schema, which is none")
+        return Data(schema, None if value is None else checked(schema, value))
+    except Mismatch as error:
+        raise refused(error, part, "", "") from None
+
+
+def _moment(value: object) -> object:
+    return milliseconds(value) if isinstance(value, datetime) else value
+
+
+def _number(value: object, limit: int, name: str) -> int | None:
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < limit:
+        raise ConfigError(
+            f"the {name} of a record is {value!r:.60}. Nothing of this poll is visible. Give a whole number from 0 to"
+            f" {limit - 1}, or None.",
+            tag="WRONG_TYPE",
+        )
+    return int(value)
+
+
+def _headers(record: SourceRecord) -> Sequence[tuple[str, str | bytes | None]]:
+    try:
+        headers = [(name, value) for name, value in record.headers]
+        fits = all(type(name) is str and isinstance(value, str | bytes | None) for name, value in headers)
+    except (TypeError, ValueError):
+        headers, fits = [], False
+    if not fits:
+        raise ConfigError(
+            f"the headers of a record are not pairs of a name and text or bytes ({record.headers!r:.100}). Nothing of"
+            ' this poll is visible. Give them as [("name", b"value")].',
+            tag="WRONG_TYPE",
+        )
+    return headers
