@@ -107,7 +107,9 @@ class Aggregate:
                 f" {', '.join(rows.schema.names)}. Nothing of this transaction is visible. Make them in map_batches.",
                 tag="NO_COLUMN",
             )
-        return without_nulls(rows, ("key", "value"), self.name, self.dropped)
+        # Kafka Streams' windows take values of null, and its other aggregations do not
+        needed = ("key", "value") if self.windows is None else ("key",)
+        return without_nulls(rows, needed, self.name, self.dropped)
 
     def _open_windows(self, windows: Windows, time: Any, store: StateStore) -> tuple[Any, Any, Any]:
         now = np.maximum.accumulate(np.maximum(time, store.stream_time))

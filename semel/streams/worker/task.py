@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from itertools import pairwise
 from operator import itemgetter
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from semel.errors import ConfigError
 from semel.serdes.serde import decode
@@ -21,7 +24,7 @@ from semel.streams.state.state_store import StateStore
 from semel.streams.topology.record_order import RecordOrder
 from semel.streams.topology.topology import Node, Sink, Source, SubTopology, Topology
 
-__all__ = ["Task"]
+__all__ = ["Task", "by_topic"]
 
 
 class Task:
@@ -142,3 +145,11 @@ def _column(rows: Any, name: str, serde: Any) -> Any:
         return decode(rows[name], serde)
     except (ValueError, pa.ArrowException):
         raise misfit(rows, rows[name], serde, f"the {name}", decode) from None
+
+
+def by_topic(rows: Any) -> list[Any]:
+    """Cut rows of one task where the topic changes."""
+    topics = rows["topic"]
+    changes = pc.not_equal(topics.slice(1), topics.slice(0, len(topics) - 1)).to_numpy(zero_copy_only=False)
+    bounds = [0, *(np.flatnonzero(changes) + 1).tolist(), len(topics)]
+    return [rows.slice(first, last - first) for first, last in pairwise(bounds)]

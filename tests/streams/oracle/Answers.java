@@ -247,8 +247,11 @@ public class Answers {
         return found;
     }
 
-    /** A sum; a multiple of 5 deletes it. */
+    /** A sum; a multiple of 5 deletes it. Windows get values of null, too. */
     private static Object added(Object sum, Object value) {
+        if (value == null) {
+            return (Long) sum + 7;
+        }
         return (Long) value % 5 == 0 ? null : (Object) ((Long) sum + (Long) value);
     }
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.streams.oracle.topologies import Step
+from semel.streams.topology.topology import Sink
+from tests.streams.oracle.topologies import build
 
 __all__ = ["Case", "case"]
 
@@ -17,12 +18,13 @@ _TOPICS = ("a", "b", "c")
 
 @dataclass
 class _Stream:
-    """A stream or a table on its way. ``parts`` are the topics and stores that its rows come through."""
+    """A stream or a table. ``counts`` are whole numbers without a serialisation."""
 
     id: int
     rekeyed: bool = False
     processed: bool = False
     windowed: bool = False
+    counts: bool = False
 
 
 @dataclass
@@ -30,7 +32,7 @@ class _Draft:
     """A topology that is being made."""
 
     draw: random.Random
-    steps: list[Step] = field(default_factory=list)
+    steps: list[dict[str, Any]] = field(default_factory=list)
     streams: list[_Stream] = field(default_factory=list)
     tables: list[_Stream] = field(default_factory=list)
     stores: list[str] = field(default_factory=list)
@@ -44,9 +46,9 @@ class _Draft:
     def name(self, prefix: str) -> str:
         return f"{prefix}{self.number}"
 
-    def open(self, *, keyed: bool = False) -> _Stream:
+    def open(self, *, keyed: bool = False, counts: bool = True) -> _Stream:
         """Return a stream without windows, of equal keys together if ``keyed``."""
-        stream = self.draw.choice([one for one in self.streams if not one.windowed])
+        stream = self.draw.choice([one for one in self.streams if not one.windowed and (counts or not one.counts)])
         if keyed and stream.rekeyed and not stream.processed:
             stream = _Stream(self.add("repartition", stream, name=self.name("through")))
             self.streams.append(stream)
@@ -58,7 +60,7 @@ class _Draft:
         stream, n = self.draw.choice(self.streams), self.draw.randint(2, 3)
         op = self.draw.choice(("filter", "filter_not"))
         made = self.add(op, stream, n=n, **{"is": self.draw.randrange(n)})
-        self.streams.append(_Stream(made, stream.rekeyed, stream.processed, stream.windowed))
+        self.streams.append(_Stream(made, stream.rekeyed, stream.processed, stream.windowed, stream.counts))
 
     def map_values(self) -> None:
         stream = self.open()
@@ -67,26 +69,27 @@ class _Draft:
 
     def map(self) -> None:
         op = self.draw.choice(("map", "flat_map", "select_key"))
-        self.streams.append(_Stream(self.add(op, self.open(), n=self.draw.randint(2, 4)), rekeyed=True))
+        self.streams.append(_Stream(self.add(op, self.open(counts=False), n=self.draw.randint(2, 4)), rekeyed=True))
 
     def branch(self) -> None:
         stream = self.open()
         ids = [self.number + 1, self.number + 2]
         self.steps.append({"op": "branch", "of": stream.id, "ids": ids, "n": self.draw.randint(2, 4)})
         self.number += 2
-        self.streams += [_Stream(one, stream.rekeyed, stream.processed) for one in ids]
+        self.streams += [_Stream(one, stream.rekeyed, stream.processed, counts=stream.counts) for one in ids]
 
     def merge(self) -> None:
         some, others = self.open(), self.open()
-        if some.id != others.id:
+        if some.id != others.id and some.counts == others.counts:
             made = self.add("merge", some, **{"with": others.id})
             processed = all(one.processed for one in (some, others) if one.rekeyed)
-            self.streams.append(_Stream(made, some.rekeyed or others.rekeyed, processed))
+            rekeyed = some.rekeyed or others.rekeyed
+            self.streams.append(_Stream(made, rekeyed, processed, counts=some.counts))
 
     def fold(self) -> None:
-        stream = self.open()
-        kind = self.draw.choice(("count", "count", "reduce", "aggregate"))
         more: dict[str, Any] = {"by": self.draw.randint(2, 4)} if self.draw.random() < 0.3 else {}
+        kind = self.draw.choice(("count", "count", "reduce", "aggregate"))
+        stream = self.open(counts=kind == "count" and not more)
         if self.draw.random() < 0.35:
             size = self.draw.choice((5, 10, 20))
             more["windows"] = [size, self.draw.choice((size, size // 2 or 1)), self.draw.choice((0, 0, 7))]
@@ -94,7 +97,8 @@ class _Draft:
         if not table.windowed:
             self.tables.append(table)
         if self.draw.random() < 0.8 or table.windowed:
-            self.streams.append(_Stream(self.add("to_stream", table), windowed=table.windowed))
+            made = self.add("to_stream", table)
+            self.streams.append(_Stream(made, windowed=table.windowed, counts=kind == "count"))
 
     def join(self) -> None:
         if self.tables:
@@ -130,7 +134,21 @@ def case(seed: int) -> Case:
         draw.choice((*words, *deep, draft.to))()
     for stream in draft.streams[-2:]:
         draft.steps.append({"op": "to", "of": stream.id, "name": f"out{draw.randrange(2)}"})
+    _keep_apart(draft.steps)
     return {"seed": seed, "steps": draft.steps, "records": _records(draft)}
+
+
+def _keep_apart(steps: list[dict[str, Any]]) -> None:
+    """Let sub-topologies share nothing: the judge has one task and one stream time for all of them."""
+    topology = build(steps).topology
+    parts = topology.sub_topologies()
+    number = {node.name: part.number for part in parts for node in part.nodes}
+    sinks = [node for node in topology.nodes if isinstance(node, Sink) and not node.internal]
+    for step, sink in zip([one for one in steps if one["op"] == "to"], sinks, strict=True):
+        step["name"] += f"-{number[sink.name]}"
+    for step in steps if len(parts) > 1 else ():
+        if step.get("kind") == "tick":
+            step["kind"] = "tally"
 
 
 def _records(draft: _Draft) -> list[list[Any]]:

@@ -108,8 +108,10 @@ def _copies(value: int | None, n: int) -> list[tuple[str, int]]:
     return [] if value is None else [(f"k{at}", value + at) for at in range(value % n)]
 
 
-def _added(total: int, value: int) -> int | None:
-    """Return a sum; a multiple of 5 deletes it."""
+def _added(total: int, value: int | None) -> int | None:
+    """Return a sum; a multiple of 5 deletes it. Windows get values of null, too."""
+    if value is None:
+        return total + 7
     return None if value % 5 == 0 else total + value
 
 
