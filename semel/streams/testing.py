@@ -46,7 +46,7 @@ class Driver:
         self._stores: dict[str, StateStore] = {}
         #: Rows of repartition topics that were not worked on yet.
         self._queued: dict[str, deque[Any]] = {}
-        #: Whether a task reads a repartition topic beside another one: each record's rows are then worked on to the end.
+        #: Whether a task reads a repartition topic beside another one: each record is then worked on to its end.
         self._meeting = False
         for part in self._topology.sub_topologies():
             stores = {spec.name: StateStore(spec, Memory()) for spec in part.stores}

@@ -1,7 +1,8 @@
 """Nodes with state: aggregations, tables, and joins of a stream with a table.
 
 An aggregation hands on one row for each key (and window) that a batch has changed, as Kafka Streams does with its
-cache: the last one. Without caching it hands on one for each update. Rows that come after their window was closed are dropped and counted.
+cache: the last one. Without caching it hands on one for each update. Rows that come after their window was closed are
+dropped and counted.
 """
 
 from __future__ import annotations

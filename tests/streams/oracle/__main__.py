@@ -11,11 +11,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from semel.sandbox import find_java, ivy, jars
+from tests.streams.oracle.answers import FILE
 from tests.streams.oracle.cases import Case, case
 
 HERE = Path(__file__).parent
-ANSWERS = HERE / "answers.jsonl.xz"
-COUNT = 2_200
+
+COUNT = 2_000
 _PARTS = [("org.apache.kafka", "kafka-streams-test-utils", jars.DEFAULT_VERSION)]
 
 
@@ -32,7 +33,7 @@ def asked(cases: Sequence[Case]) -> Iterator[Case]:
 
 def main(count: int = COUNT) -> None:
     """Write the answers beside this file."""
-    with lzma.open(ANSWERS, "wt", encoding="utf-8", newline="\n") as file:
+    with lzma.open(FILE, "wt", encoding="utf-8", newline="\n") as file:
         for one in asked([case(seed) for seed in range(count)]):
             file.write(json.dumps(one, separators=(",", ":")) + "\n")
 

@@ -152,12 +152,13 @@ def _keep_apart(steps: list[dict[str, Any]]) -> None:
 
 
 def _records(draft: _Draft) -> list[list[Any]]:
-    draw, now = draft.draw, 0
+    draw, now, by_time = draft.draw, 0, draft.draw.random() < 0.4
     topics = [step.get("topic", step["name"]) for step in draft.steps if step["op"] in ("stream", "table")]
     found = []
     for _ in range(draw.randint(5, 25)):
-        now += draw.choice((0, 1, 1, 2, 3, 8))
+        now += draw.choice((1, 1, 2, 8) if by_time else (0, 1, 1, 2, 3, 8))
         key = draw.choice((None, "k0", "k0", "k1", "k1", "k2", "k3"))
         value = None if draw.random() < 0.1 else draw.randint(0, 20)
-        found.append([draw.choice(topics), key, value, max(0, now - draw.choice((0, 0, 0, 2, 9)))])
+        early = 0 if by_time else draw.choice((0, 0, 0, 2, 9))
+        found.append([draw.choice(topics), key, value, max(0, now - early)])
     return found

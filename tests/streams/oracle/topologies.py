@@ -8,14 +8,21 @@ from typing import Any
 from semel.streams import App, Context, Processor, Record, stores, windows
 from semel.streams.stream import GroupedStream, Stream, Table
 
-__all__ = ["Step", "build"]
+__all__ = ["Step", "add", "build"]
 
 Step = Mapping[str, Any]
 
 
-def build(steps: Sequence[Step], name: str = "app", **properties: object) -> App:
+def build(steps: Sequence[Step], properties: Mapping[str, object] | None = None) -> App:
     """Return the application of these steps."""
-    app = App(name, **properties)
+    app = App("app", **(properties or {}))
+    add(app, steps)
+    return app
+
+
+def add(app: App, steps: Sequence[Step], prefix: str = "") -> None:
+    """Build these steps in an application. Its topics and stores have names that begin with ``prefix``."""
+    steps = [{**step, **{key: prefix + step[key] for key in ("name", "topic") if key in step}} for step in steps]
     made: dict[int, Any] = {}
     builders: dict[str, stores.StoreBuilder] = {}
     for step in steps:
@@ -32,7 +39,6 @@ def build(steps: Sequence[Step], name: str = "app", **properties: object) -> App
             made[step["of"]].to(step["name"])
         else:
             made[step["id"]] = _made(step, made, builders)
-    return app
 
 
 def _made(step: Step, made: Mapping[int, Any], builders: Mapping[str, stores.StoreBuilder]) -> Stream | Table:
