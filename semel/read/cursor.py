@@ -31,7 +31,8 @@ class PartitionCursor:
 
     ``epoch`` is the leader epoch of the last batch that was taken. ``node`` is the broker of the request that has no
     answer yet. ``waited`` counts the seconds without a move, only while waiting for brokers. ``overtaken`` is True if
-    the last answer had rows that were written after the range was planned, in place of earlier rows.
+    the last answer had rows that were written after the range was planned, in place of earlier rows. ``log_end`` is
+    where the log ended for a reader of its isolation, by the last answer.
     """
 
     range: Range
@@ -42,6 +43,12 @@ class PartitionCursor:
     waited: float = 0.0
     checked: bool = False
     overtaken: bool = False
+    log_end: int | None = None
+
+    @property
+    def lag(self) -> int | None:
+        """How many offsets are between the position and ``log_end``."""
+        return None if self.log_end is None else max(self.log_end - self.position, 0)
 
     @property
     def done(self) -> bool:
@@ -67,6 +74,7 @@ class PartitionCursor:
 
         Return None if the answer has no batch, or is ``overtaken``. The position has not moved then.
         """
+        self.log_end = fetched.last_stable_offset if read_committed else fetched.high_watermark
         batches = scan(fetched.records, where=self.range.name)
         self.overtaken = self._is_overtaken(batches)
         if self.overtaken or not batches or batches[-1].next_offset <= self.position:

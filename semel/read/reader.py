@@ -15,7 +15,7 @@ Not promised: an order between partitions, nor the rows of one transaction in on
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,6 +74,8 @@ class Reader:
         if len({one.topic_partition for one in ranges}) < len(ranges):
             raise ValueError("two ranges of one partition: read them one after the other")
         self.lost: list[Loss] = []
+        #: Partitions that are not asked for now, because the caller has enough of their rows.
+        self.paused: Collection[TopicPartition] = ()
         self._client = client
         self._committed = read_committed
         self._headers = headers
@@ -110,6 +112,11 @@ class Reader:
     def positions(self) -> dict[TopicPartition, int]:
         """The next offset of each partition after everything that was returned."""
         return dict(self._positions)
+
+    def left(self, partition: TopicPartition) -> int | None:
+        """Return how many offsets the last answer knew beyond what was read, or None before the first answer."""
+        part = self._pending.get(partition)
+        return 0 if part is None else part.lag
 
     def __iter__(self) -> Generator[Any, None, None]:
         try:
@@ -165,7 +172,8 @@ class Reader:
                 self._ask(node, parts, topics)
 
     def _unrequested(self) -> list[PartitionCursor]:
-        return [part for part in self._pending.values() if part.node is None]
+        paused = self.paused
+        return [part for key, part in self._pending.items() if part.node is None and key not in paused]
 
     def _topics(self) -> Mapping[str, Topic]:
         try:

@@ -9,7 +9,7 @@ from semel.errors import ConfigError, Unsupported
 from semel.serdes.serde import Serde, check_serde
 from semel.streams.metrics import WorkerCounts
 from semel.streams.nodes.stateful import TableSource, value_reader
-from semel.streams.settings import Settings
+from semel.streams.settings import Settings, is_caching
 from semel.streams.state.state_store import StoreSpec
 from semel.streams.stream import Stream, Table
 from semel.streams.topology.topology import Node, Source, Topology, check_topic
@@ -33,6 +33,7 @@ class App:
         self.application_id = application_id
         self.topology = Topology(application_id)
         self.properties = dict(properties)
+        self.topology.caching = is_caching(properties)
         #: What its worker has done in this process.
         self.counts = WorkerCounts()
         self._stop = threading.Event()
@@ -62,7 +63,7 @@ class App:
         source, processor = self.topology.name("KSTREAM-SOURCE-"), self.topology.name("KTABLE-SOURCE-")
         node = self.topology.add(Source(source, topic=topic, key=key, value=value, of_table=True))
         spec = StoreSpec(store, holds="the newest value by key")  # as the topic has them, whatever reads them
-        operate = TableSource(processor, spec, key, value, self.topology.dropped)
+        operate = TableSource(processor, spec, key, value, self.topology.dropped, self.topology.caching)
         kept = self.topology.add(Node(processor, (node,), operate, (spec,)))
         return Table(self.topology, kept, key, value, spec, value_reader(value))
 

@@ -7,7 +7,7 @@ what it was given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,8 +26,10 @@ __all__ = [
     "carry_on",
     "first_wrong",
     "from_result",
+    "joined_batches",
     "misfit",
     "one_batch",
+    "one_by_one",
     "place",
     "records",
     "returned",
@@ -180,3 +182,13 @@ def one_batch(table: Any) -> Any:
     table = table.combine_chunks()
     batches = table.to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
+
+
+def one_by_one(rows: Any) -> Iterator[Any]:
+    """Yield batches of one row each."""
+    return (rows.slice(at, 1) for at in range(rows.num_rows))
+
+
+def joined_batches(batches: Sequence[Any]) -> Any:
+    """Return the rows of all batches as one. A column may be of whole numbers in one, and of floats in another."""
+    return one_batch(pa.concat_tables([pa.table(one) for one in batches], promote_options="permissive"))

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from semel.config import ClientConfig
 from semel.errors import ConfigError
-from semel.settings import not_yet
+from semel.settings import not_yet, read_settings
 from semel.settings.fields import read_fields, setting, table_of
 
-__all__ = ["Settings"]
+__all__ = ["Settings", "is_caching"]
 
 _TRANSACTION_MS = 10_000
 #: Properties of Kafka Streams whose values here are these and no others.
@@ -34,6 +34,10 @@ class Settings:
     auto_offset_reset: str = setting(str, "earliest", one_of=("earliest", "latest"))
     group_instance_id: str | None = setting(str, None)
     state_dir: Path = setting(str, "")
+    #: 0 hands on each update of an aggregation or a table; more hands on the last one of each key in a batch.
+    statestore_cache_max_bytes: int = setting(int, 10_485_760, 0)
+    #: How long a task waits for an input that is empty before it works on the others; -1 never waits.
+    max_task_idle_ms: int = setting(int, 0, 0, also=-1)
 
     @classmethod
     def parse(cls, properties: Mapping[str, object]) -> Settings:
@@ -60,3 +64,9 @@ class Settings:
             )
         folder = values["state_dir"] or Path(tempfile.gettempdir()) / "semel-streams"
         return cls(client, **{**values, "state_dir": Path(folder)})
+
+
+def is_caching(properties: Mapping[str, object]) -> bool:
+    """Return whether these properties ask for the last update of each key, and not for each one."""
+    table = {name: one for name, one in table_of(Settings).items() if name == "statestore.cache.max.bytes"}
+    return any(read_settings(table, properties, _NOTHING).values())

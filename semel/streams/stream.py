@@ -232,7 +232,8 @@ class Stream:
             )
         dropped = self.topology.dropped
         join = Join(name, table.spec, table.read, serdes, table.value, outer, joiner, value, dropped)
-        node = self.topology.add(Node(name, (before,), join, (table.spec,), by_record=joiner is not None))
+        node = Node(name, (before,), join, (table.spec,), by_record=joiner is not None, reads_only=True)
+        node = self.topology.add(node)
         return replace(self, node=node, value=self.value if joiner is None else value, rekeyed=False)
 
     def suppress(self, *_: object) -> NoReturn:
@@ -342,7 +343,7 @@ class GroupedStream:
             )
         else:
             spec = StoreSpec(named, holds=holds)
-        operate = Aggregate(name, spec, folding, stream.key, self.windows, topology.dropped)
+        operate = Aggregate(name, spec, folding, stream.key, self.windows, topology.dropped, topology.caching)
         by_record = isinstance(folding, Python)
         node = topology.add(Node(name, (stream.node,), operate, (spec,), by_record=by_record))
         return Table(topology, node, stream.key, value, spec, folding.columns, self.windows)

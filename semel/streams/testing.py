@@ -13,7 +13,7 @@ in memory.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -23,7 +23,8 @@ import pyarrow as pa
 from semel.errors import ConfigError
 from semel.serdes.serde import Serde, decode, encode, from_python, to_python
 from semel.streams.app import App
-from semel.streams.rows import Record, timestamps
+from semel.streams.rows import Record, one_by_one, timestamps
+from semel.streams.rows import times as times_of
 from semel.streams.state.backend import Memory
 from semel.streams.state.state_store import StateStore
 from semel.streams.topology.topology import Source
@@ -43,9 +44,14 @@ class Driver:
         self._tasks: dict[str, Task] = {}
         self._sources: dict[str, Source] = {}
         self._stores: dict[str, StateStore] = {}
+        #: Rows of repartition topics that were not worked on yet.
+        self._queued: dict[str, deque[Any]] = {}
+        #: Whether a task reads a repartition topic beside another one: each record is then worked on to its end.
+        self._meeting = False
         for part in self._topology.sub_topologies():
             stores = {spec.name: StateStore(spec, Memory()) for spec in part.stores}
             self._stores |= stores
+            self._meeting |= len(part.sources) > 1 and any(source.internal for source in part.sources)
             task = Task(self._topology, part, 0, stores, self._take)
             for source in part.sources:
                 self._tasks[self._topology.topic(source)] = task
@@ -70,9 +76,13 @@ class Driver:
         keys, values, times = ([row[at] for row in rows] for at in range(3))
         columns = {"key": _bytes(keys, source.key), "value": _bytes(values, source.value)}
         before = {name: len(written) for name, written in self._output.items()}
+        batch = pa.RecordBatch.from_pydict({**columns, "timestamp": timestamps(times)})
         try:
-            self._process(topic, pa.RecordBatch.from_pydict({**columns, "timestamp": timestamps(times)}))
+            for piece in one_by_one(batch) if self._meeting else (batch,):
+                self._process(topic, piece)
+                self._drain()
         except BaseException:
+            self._queued.clear()
             for store in self._stores.values():
                 store.forget()
             for name, written in self._output.items():
@@ -98,9 +108,19 @@ class Driver:
         columns = {name: records[name] for name in records.schema.names}
         self._tasks[topic].process(topic, pa.RecordBatch.from_pydict({**columns, **origin}))
 
+    def _drain(self) -> None:
+        """Work on the rows of repartition topics: those of the topic first whose next row has the lowest time."""
+        while self._queued:
+            topic = min(self._queued, key=lambda name: int(times_of(self._queued[name][0])[0]))
+            rows = self._queued[topic].popleft()
+            if not self._queued[topic]:
+                del self._queued[topic]
+            self._process(topic, rows)
+
     def _take(self, topic: str, records: Any) -> None:
         if topic in self._tasks:
-            self._process(topic, records)
+            if records.num_rows:
+                self._queued.setdefault(topic, deque()).extend(one_by_one(records) if self._meeting else (records,))
             return
         times = records["timestamp"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_pylist()
         for row in zip(records["key"].to_pylist(), records["value"].to_pylist(), times, strict=True):

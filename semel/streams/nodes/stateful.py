@@ -1,7 +1,8 @@
 """Nodes with state: aggregations, tables, and joins of a stream with a table.
 
 An aggregation hands on one row for each key (and window) that a batch has changed, as Kafka Streams does with its
-cache: the last one. Rows that come after their window was closed are dropped and counted.
+cache: the last one. Without caching it hands on one for each update. Rows that come after their window was closed are
+dropped and counted.
 """
 
 from __future__ import annotations
@@ -20,7 +21,18 @@ from semel.serdes.serde import Serde, decode, encode, to_python
 from semel.streams.dropped import DroppedRecords
 from semel.streams.nodes.folds import Entries, Fold, Groups
 from semel.streams.nodes.stateless import without_nulls
-from semel.streams.rows import Record, calling, misfit, place, records, returned, times, timestamps
+from semel.streams.rows import (
+    Record,
+    calling,
+    joined_batches,
+    misfit,
+    one_by_one,
+    place,
+    records,
+    returned,
+    times,
+    timestamps,
+)
 from semel.streams.state.state_store import StateStore, StoreSpec, stamps
 from semel.streams.windows import Windows
 
@@ -39,11 +51,16 @@ class Aggregate:
     key: Serde
     windows: Windows | None
     dropped: DroppedRecords
+    caching: bool
 
     def __call__(self, rows: Any, stores: Mapping[str, StateStore]) -> Any:
-        """One row for each group: key, window, what the fold says, timestamp."""
-        store = stores[self.spec.name]
+        """One row for each group: key, window, what the fold says, timestamp. One for each update without caching."""
         rows = self._wanted(rows)
+        if self.caching or rows.num_rows < 2:
+            return self._updates(rows, stores[self.spec.name])
+        return joined_batches([self._updates(row, stores[self.spec.name]) for row in one_by_one(rows)])
+
+    def _updates(self, rows: Any, store: StateStore) -> Any:
         time = times(rows)
         keys = encode(rows["key"], self.key)
         starts = ends = np.zeros(len(time), np.int64)
@@ -77,7 +94,7 @@ class Aggregate:
             columns |= {"window_start": timestamps(starts), "window_end": timestamps(ends)}
         columns |= self.fold.columns(list(entries))
         made = pa.RecordBatch.from_pydict({**columns, "timestamp": timestamps(latest)})
-        if None not in entries:
+        if None not in entries or not self.caching:
             return made
         # a deletion is handed on; what came and went within the batch is not, as with Kafka Streams' cache
         both = zip(before, entries, strict=True)
@@ -91,7 +108,9 @@ class Aggregate:
                 f" {', '.join(rows.schema.names)}. Nothing of this transaction is visible. Make them in map_batches.",
                 tag="NO_COLUMN",
             )
-        return without_nulls(rows, ("key", "value"), self.name, self.dropped)
+        # Kafka Streams' windows take values of null, and its other aggregations do not
+        needed = ("key", "value") if self.windows is None else ("key",)
+        return without_nulls(rows, needed, self.name, self.dropped)
 
     def _open_windows(self, windows: Windows, time: Any, store: StateStore) -> tuple[Any, Any, Any]:
         now = np.maximum.accumulate(np.maximum(time, store.stream_time))
@@ -120,11 +139,12 @@ class TableSource:
     key: Serde
     value: Serde
     dropped: DroppedRecords
+    caching: bool
 
     def __call__(self, rows: Any, stores: Mapping[str, StateStore]) -> Any:
-        """Return the last row of each key."""
+        """Return the last row of each key, and all rows without caching."""
         store = stores[self.spec.name]
-        rows = without_nulls(rows, ("key",), self.name, self.dropped)
+        all_rows = rows = without_nulls(rows, ("key",), self.name, self.dropped)
         keys = encode(rows["key"], self.key)
         table = pa.table({"key": keys, "row": np.arange(rows.num_rows)})
         last = table.group_by("key", use_threads=False).aggregate([("row", "max")])["row_max"].combine_chunks()
@@ -140,7 +160,7 @@ class TableSource:
         gone = pc.invert(there)
         for key, at in zip(keys.filter(gone).to_pylist(), pa.array(time).filter(gone).to_pylist(), strict=True):
             store.delete(key, at)
-        return rows
+        return rows if self.caching else all_rows
 
 
 @dataclass(frozen=True)

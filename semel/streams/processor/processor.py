@@ -16,7 +16,7 @@ from semel.serdes.serde import Serde
 from semel.streams.dropped import DroppedRecords
 from semel.streams.nodes.stateless import rows_from_results
 from semel.streams.processor.stores import KeyValueStore, StoreBuilder, WindowStore
-from semel.streams.rows import Record, calling, records
+from semel.streams.rows import ORIGIN, Record, calling, records
 from semel.streams.state.state_store import StateStore
 from semel.streams.windows.duration import milliseconds
 
@@ -63,10 +63,12 @@ class Context:
 
     def __init__(self, name: str, views: Mapping[str, KeyValueStore | WindowStore]) -> None:
         self._name, self._views = name, views
-        self._punctuators: list[_Punctuator] = []
+        self.punctuators: list[_Punctuator] = []
         self._now = -1
         self.stream_time = -1
         self.forwarded: list[tuple[Any, Any, int]] = []
+        #: Takes what was forwarded before :meth:`forward` returns.
+        self.take: Callable[[], None] | None = None
 
     def store(self, name: str) -> Any:
         """Return a store of this processor. Raise :class:`ConfigError` for one that it was not given."""
@@ -81,6 +83,8 @@ class Context:
     def forward(self, key: Any, value: Any, *, timestamp: int | None = None) -> None:
         """Forward a record. Its time is that of the current record, unless one is given."""
         self.forwarded.append((key, value, self._now if timestamp is None else timestamp))
+        if self.take is not None:
+            self.take()
 
     def schedule(
         self,
@@ -99,24 +103,22 @@ class Context:
                 " visible. Use STREAM_TIME, or send records that say when.",
                 tag="NOT_YET",
             )
-        self._punctuators.append(_Punctuator(milliseconds(interval, "interval"), punctuator))
+        self.punctuators.append(_Punctuator(milliseconds(interval, "interval"), punctuator))
 
-    def _at(self, timestamp: int) -> None:
+    def begin(self, timestamp: int) -> None:
+        """Take note of the time that what is put and forwarded gets."""
         self._now = timestamp
+        self.stream_time = max(self.stream_time, timestamp)
         for view in self._views.values():
             view.now = timestamp
-
-    def _punctuate(self) -> None:
-        for one in self._punctuators:
-            if self.stream_time >= one.next_ms:
-                one.next_ms = self.stream_time - self.stream_time % one.interval_ms + one.interval_ms
-                self._at(self.stream_time)
-                one.call(self.stream_time)
 
 
 @dataclass
 class Processing:
-    """The operator of one task: calls its processor for each record."""
+    """The operator of one task: calls its processor for each record.
+
+    With ``hand_on`` the nodes after it work on a record before :meth:`Context.forward` returns.
+    """
 
     name: str
     supplier: Supplier
@@ -124,38 +126,64 @@ class Processing:
     given: tuple[Serde, Serde]
     made: tuple[Serde, Serde]
     dropped: DroppedRecords
+    hand_on: Callable[[Any], None] | None = None
     _processor: Processor | None = None
     _context: Context = field(init=False)
 
+    def start(self, stores: Mapping[str, StateStore]) -> None:
+        """Make the processor, before the first record of its task."""
+        if self._processor is None:
+            self._context = Context(
+                self.name, {one.spec.name: one.view(stores[one.spec.name]) for one in self.builders}
+            )
+            self._processor = calling(self._made, self.name, Record(None, None, -1))
+
+    def _made(self) -> Processor:
+        processor = self.supplier()
+        processor.init(self._context)
+        return processor
+
     def __call__(self, rows: Any, stores: Mapping[str, StateStore]) -> Any:
         """Return the records that the processor has forwarded."""
+        assert self._processor is not None
         parents: list[int] = []
         late = self._late(stores)
         for at, record in enumerate(records(rows, *self.given)):
-            calling(self._process, self.name, record, record, stores)
+            self._context.begin(record.timestamp)
+            self._take_at(rows, at)
+            calling(self._processor.process, self.name, record, record)
             parents += [at] * (len(self._context.forwarded) - len(parents))
         self.dropped.count(self.name, self._late(stores) - late, "windows that are older than the retention")
-        forwarded = self._context.forwarded if parents else []
-        if parents:
-            self._context.forwarded = []
+        return self._forwarded(rows, parents)
+
+    def _take_at(self, rows: Any, at: int) -> None:
+        hand_on = self.hand_on
+        if hand_on is not None:
+            self._context.take = lambda: hand_on(self._forwarded(rows, [at]))
+
+    def _forwarded(self, rows: Any, parents: list[int]) -> Any:
+        """Return what was forwarded as rows; each was made at its parent among ``rows``."""
+        forwarded, self._context.forwarded = self._context.forwarded, []
         keys, values, times = ([row[at] for row in forwarded] for at in range(3))
         return rows_from_results(rows, self.name, keys, values, parents, self.made, times)
 
     def _late(self, stores: Mapping[str, StateStore]) -> int:
         return sum(stores[one.spec.name].late for one in self.builders)
 
-    def _process(self, record: Record, stores: Mapping[str, StateStore]) -> None:
-        if self._processor is None:
-            self._processor = self.supplier()
-            self._context = Context(
-                self.name, {one.spec.name: one.view(stores[one.spec.name]) for one in self.builders}
-            )
-            self._processor.init(self._context)
-        context = self._context
-        context._at(record.timestamp)
-        self._processor.process(record)
-        context.stream_time = max(context.stream_time, record.timestamp)
-        context._punctuate()
+    @property
+    def next_ms(self) -> int | None:
+        """The stream time at which its next punctuator is due, or None."""
+        return min((one.next_ms for one in self._context.punctuators), default=None)
+
+    def punctuate(self, now: int, row: Any) -> Any:
+        """Call the punctuator that is due first. Return what it has forwarded, after this ``row`` of the task."""
+        first = min(self._context.punctuators, key=lambda one: one.next_ms)
+        first.next_ms = now - now % first.interval_ms + first.interval_ms
+        self._context.begin(now)
+        self._take_at(row, 0)
+        origin = (row[name][0].as_py() if name in row.schema.names else None for name in ORIGIN)
+        calling(first.call, self.name, Record(None, None, now, *origin), now)
+        return self._forwarded(row, [0] * len(self._context.forwarded))
 
     def close(self) -> None:
         """Close the processor when its task ends."""

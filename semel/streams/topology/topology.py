@@ -25,7 +25,19 @@ Operator = Callable[[Any, Mapping[str, StateStore]], Any]
 
 
 class TaskOperator(Protocol):
-    """The work of a node in one task, with its state in memory."""
+    """The work of a node in one task, with its state in memory. ``hand_on`` takes rows while it works."""
+
+    hand_on: Callable[[Any], None] | None
+
+    def start(self, stores: Mapping[str, StateStore]) -> None:
+        """Prepare it, before the first rows of its task. Called more than once."""
+
+    @property
+    def next_ms(self) -> int | None:
+        """The stream time at which it wants to be called without rows, or None."""
+
+    def punctuate(self, now: int, row: Any) -> Any:
+        """Return the rows of one call at ``next_ms``, after this row of the task."""
 
     def __call__(self, rows: Any, stores: Mapping[str, StateStore]) -> Any:
         """Arrow in, Arrow out."""
@@ -48,6 +60,8 @@ class Node:
     supply: Callable[[], TaskOperator] | None = None
     #: Whether it calls a function for each record.
     by_record: bool = False
+    #: Whether it leaves its stores as they are.
+    reads_only: bool = False
     builders: tuple[StoreBuilder, ...] = ()
 
 
@@ -115,6 +129,8 @@ class Topology:
         self.application_id = application_id
         self.nodes: list[Node] = []
         self.dropped = DroppedRecords()
+        #: Whether a batch hands on only the last update of a key, as Kafka Streams does with its cache.
+        self.caching = True
         self._number = 0
 
     def name(self, prefix: str) -> str:

@@ -37,7 +37,7 @@ class TimeWindows(Windows):
         newest = times - times % self.advance_ms
         each = -(-self.size_ms // self.advance_ms)
         rows = np.repeat(np.arange(len(times)), each)
-        starts = np.repeat(newest, each) - np.tile(np.arange(each) * self.advance_ms, len(times))
+        starts = np.repeat(newest, each) - np.tile(np.arange(each)[::-1] * self.advance_ms, len(times))
         inside = (starts >= 0) & (starts > np.repeat(times, each) - self.size_ms)
         starts = starts[inside]
         return rows[inside], starts, starts + self.size_ms

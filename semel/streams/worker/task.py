@@ -1,20 +1,30 @@
-"""A task: one sub-topology for one partition, with its state. Rows go from node to node as Arrow batches."""
+"""A task: one sub-topology for one partition, with its state.
+
+Rows go from node to node as Arrow batches, and one by one where that could be seen (``topology/record_order``). Stream
+time is the highest time of the task's rows. After each of them the punctuators are called that are due.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from itertools import pairwise
+from operator import itemgetter
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from semel.errors import ConfigError
 from semel.serdes.serde import decode
 from semel.streams.nodes.stateless import to_records
-from semel.streams.rows import first_wrong, misfit, place
+from semel.streams.rows import first_wrong, misfit, one_by_one, place, times
 from semel.streams.state.state_store import StateStore
+from semel.streams.topology.record_order import RecordOrder
 from semel.streams.topology.topology import Node, Sink, Source, SubTopology, Topology
 
-__all__ = ["Task"]
+__all__ = ["Task", "by_topic"]
 
 
 class Task:
@@ -33,16 +43,43 @@ class Task:
         self.stores = stores
         self._topology = topology
         self._output = output
+        self._nodes = {node.name: node for node in part.nodes}
         self._sources = {topology.topic(node): node for node in part.sources}
         self._own = {node.name: node.supply() for node in part.nodes if node.supply is not None}
+        self._order = RecordOrder.of(part.nodes)
+        for node in part.nodes:
+            if node.name in self._own and node.name in self._order.into:
+                self._own[node.name].hand_on = partial(self._hand_on, node)
+        self._stream_time = -1
 
     def process(self, topic: str, rows: Any) -> None:
         """Send rows of a topic through all nodes after it. Raises :class:`ConfigError` for what a node cannot work on,
         and what stores raise.
         """
-        if rows.num_rows:
-            node = self._sources[topic]
-            self._hand_on(node, _decoded(node, rows))
+        if not rows.num_rows:
+            return
+        node = self._sources[topic]
+        rows = _decoded(node, rows)
+        for one in self._own.values():
+            one.start(self.stores)
+        if all(one.next_ms is None for one in self._own.values()):
+            self._hand_on(node, rows)
+            self._stream_time = max(self._stream_time, int(times(rows).max()))
+            return
+        for row in one_by_one(rows):
+            self._stream_time = max(self._stream_time, int(times(row)[0]))
+            self._hand_on(node, row)
+            self._punctuate(row)
+
+    def _punctuate(self, row: Any) -> None:
+        """Call what is due, the earliest first."""
+        while True:
+            due = [(one.next_ms, name) for name, one in self._own.items() if one.next_ms is not None]
+            at, name = min(due, key=itemgetter(0))
+            if at > self._stream_time:
+                return
+            made = self._own[name].punctuate(self._stream_time, row)
+            self._hand_on(self._nodes[name], made)
 
     def close(self) -> None:
         """Close the state. Uncommitted changes are dropped."""
@@ -54,14 +91,22 @@ class Task:
                 store.close()
 
     def _hand_on(self, node: Node, rows: Any) -> None:
-        for child in node.children:
-            if isinstance(child, Sink):
-                self._sink(child, rows)
-                continue
-            operate = self._own.get(child.name, child.operate)
-            made = rows if operate is None else operate(rows, self.stores)
-            if made.num_rows:
-                self._hand_on(child, made)
+        for piece in self._pieces(rows, apart=node.name in self._order.out_of):
+            for child in node.children:
+                if isinstance(child, Sink):
+                    self._sink(child, piece)
+                else:
+                    self._operate(child, piece)
+
+    def _operate(self, node: Node, rows: Any) -> None:
+        operate = self._own.get(node.name, node.operate)
+        for piece in self._pieces(rows, apart=node.name in self._order.into):
+            self._hand_on(node, piece if operate is None else operate(piece, self.stores))
+
+    @staticmethod
+    def _pieces(rows: Any, *, apart: bool) -> Iterable[Any]:
+        """Return rows that stay together: all, each for itself, or none where there are none."""
+        return one_by_one(rows) if apart or not rows.num_rows else (rows,)
 
     def _sink(self, sink: Sink, rows: Any) -> None:
         try:
@@ -100,3 +145,11 @@ def _column(rows: Any, name: str, serde: Any) -> Any:
         return decode(rows[name], serde)
     except (ValueError, pa.ArrowException):
         raise misfit(rows, rows[name], serde, f"the {name}", decode) from None
+
+
+def by_topic(rows: Any) -> list[Any]:
+    """Cut rows of one task where the topic changes."""
+    topics = rows["topic"]
+    changes = pc.not_equal(topics.slice(1), topics.slice(0, len(topics) - 1)).to_numpy(zero_copy_only=False)
+    bounds = [0, *(np.flatnonzero(changes) + 1).tolist(), len(topics)]
+    return [rows.slice(first, last - first) for first, last in pairwise(bounds)]

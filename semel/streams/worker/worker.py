@@ -32,9 +32,10 @@ from semel.streams.state.state_store import StateStore, StoreSpec
 from semel.streams.topics import check_partitions, prepare
 from semel.streams.topology.topology import SubTopology, Topology
 from semel.streams.worker.pace import Pace, pace_of
-from semel.streams.worker.task import Task
+from semel.streams.worker.task import Task, by_topic
 from semel.streams.worker.task_assignor import TaskAssignor
 from semel.transaction.session import Session
+from semel.transaction.session.inputs import RowOrder
 from semel.wire.api.topics import delete_records
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
@@ -162,7 +163,8 @@ class Worker:
         topic, index = rows["topic"][0].as_py(), rows["partition"][0].as_py()
         began = time.monotonic()
         try:
-            self._tasks[topic, index].process(topic, rows)
+            for piece in by_topic(rows):
+                self._tasks[topic, index].process(piece["topic"][0].as_py(), piece)
         except DamagedStore as error:
             self._throw_away(error)
             return
@@ -253,11 +255,18 @@ class Worker:
             self.abandoned()
             raise
 
-    def max_rows(self, partition: TopicPartition) -> int:
-        """Return how many rows of this partition are worked on before it is time to look at the clock. Called by the
-        session.
+    @property
+    def row_order(self) -> RowOrder:
+        """How rows are handed out: those of a task by time, and as many as are worked on before it is time to look at
+        the clock.
         """
-        return self._pace(partition[0]).rows
+        return RowOrder(lambda partition: self._pace(partition[0]).rows, self._task_of, self._settings.max_task_idle_ms)
+
+    def _task_of(self, partition: TopicPartition) -> tuple[str, int]:
+        """Return the task that reads a partition, and the place of its source in the topology."""
+        topic, index = partition
+        part = self._plan.parts[topic]
+        return f"{part.number}_{index}", [self._topology.topic(source) for source in part.sources].index(topic)
 
     def _pace(self, topic: str) -> Pace:
         return self._paces[self._plan.parts[topic].number]

@@ -3,6 +3,7 @@
 ============  =======================================================================================================
 ``session``   ``Session``: batches of rows, commits, and what a rebalance does to them; start here
 ``reader``    the rows, from the group's offsets
+``inputs``    rows that were read and not handed out, and which of them are next
 ``producer``  the transactions, which keep no progress
 ``polls``     a warning about rows that take longer than the group waits
 ``expiry``    a warning about transactions that time out again and again

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Collection, Generator, Hashable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from semel.errors import ConfigError
-from semel.read.cursor import Taken
 from semel.read.ranges import Range
-from semel.read.reader import MAX_ROWS, Reader
+from semel.read.reader import Reader
 from semel.read.start_offsets import Earliest, Latest, resolve
+from semel.transaction.session.inputs import Input, RowOrder, TaskInputs
 from semel.wire.api.offsets import committed
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
@@ -72,15 +72,10 @@ def _learn(client: Client, partitions: Collection[TopicPartition]) -> None:
 
 
 class SessionReader:
-    """Reads ranges without an end. One thread uses it.
+    """Reads ranges without an end, in this order of rows. One thread uses it."""
 
-    ``max_rows`` is asked before each batch how many rows of a partition it may have.
-    """
-
-    def __init__(
-        self, client: Client, ranges: Sequence[Range], *, headers: bool, max_rows: Callable[[TopicPartition], int]
-    ) -> None:
-        self._client, self._ranges, self._headers, self._max_rows = client, ranges, headers, max_rows
+    def __init__(self, client: Client, ranges: Sequence[Range], *, headers: bool, order: RowOrder) -> None:
+        self._client, self._ranges, self._headers, self._order = client, ranges, headers, order
         self._positions = {one.topic_partition: one.start for one in ranges}
         self._batches = self._decoded() if ranges else None
 
@@ -101,7 +96,7 @@ class SessionReader:
     def _decoded(self) -> Generator[pa.RecordBatch | None, None, None]:
         """Batches, and None for each answer that brought nothing. A position counts when its rows are handed out.
 
-        The partitions of an answer take turns, so that rows that take long do not hold up those of others.
+        Tasks take turns, so that rows that take long do not hold up those of others.
         """
         reader = Reader(
             self._client,
@@ -110,33 +105,31 @@ class SessionReader:
             headers=self._headers,
             advice=ADVICE,
         )
+        inputs = {partition: Input(partition, self._positions, headers=self._headers) for partition in self._positions}
+        tasks = self._tasks(inputs)
         for taken in reader.answers(idle=True):
-            pending = deque(self._pieces(rows) for rows in taken)
+            for rows in taken:
+                inputs[rows.part.range.topic_partition].add(rows)
+            pending, handed_out = deque(tasks), False
             while pending:
-                pieces = pending.popleft()
-                piece = next(pieces, None)
-                if piece is not None:
-                    pending.append(pieces)
-                    yield piece
-            if not taken:
+                batch = pending[0].next(reader.left)
+                if batch is None:
+                    pending.popleft()
+                else:
+                    pending.rotate(-1)
+                    handed_out = True
+                    yield batch
+            reader.paused = {partition for partition, one in inputs.items() if one.waiting}
+            if not handed_out:
                 yield None
 
-    def _pieces(self, rows: Taken) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one partition, as many at a time as it may have."""
-        partition = rows.part.range.topic_partition
-        for batch, position in rows.decode(headers=self._headers, max_rows=MAX_ROWS):
-            for piece, after in self._slices(partition, batch, position):
-                self._positions[partition] = after
-                yield piece
-        self._positions[partition] = rows.end
-
-    def _slices(self, partition: TopicPartition, batch: Any, end: int) -> Iterator[tuple[Any, int]]:
-        """Yield the rows in slices, each with the position after it. A commit between two of them is exact."""
-        first = 0
-        while first < batch.num_rows:
-            piece = batch.slice(first, self._max_rows(partition))
-            first += piece.num_rows
-            yield piece, end if first == batch.num_rows else piece["offset"][piece.num_rows - 1].as_py() + 1
+    def _tasks(self, inputs: Mapping[TopicPartition, Input]) -> list[TaskInputs]:
+        """Return the tasks, each with its inputs by their places."""
+        tasks: dict[Hashable, list[tuple[int, TopicPartition]]] = defaultdict(list)
+        for partition in inputs:
+            name, place = self._order.task(partition)
+            tasks[name].append((place, partition))
+        return [TaskInputs([inputs[partition] for _, partition in sorted(one)], self._order) for one in tasks.values()]
 
 
 def _reads_committed(client: Client) -> bool:

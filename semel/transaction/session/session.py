@@ -31,6 +31,7 @@ from semel.read.ranges import NO_END, Range, id_text
 from semel.read.reader import MAX_ROWS
 from semel.steps import SessionStep, reached
 from semel.transaction.session.expiry import ExpiryWatch
+from semel.transaction.session.inputs import RowOrder
 from semel.transaction.session.polls import PollWatch
 from semel.transaction.session.producer import SessionProducer
 from semel.transaction.session.reader import ADVICE, RESETS, SessionReader, check_arguments, read_positions
@@ -64,8 +65,9 @@ class AssignmentListener(Protocol):
     def abandoned(self) -> None:
         """All that was not committed is gone, and so is the assignment."""
 
-    def max_rows(self, partition: TopicPartition) -> int:
-        """Return how many rows of this partition the next batch may have."""
+    @property
+    def row_order(self) -> RowOrder:
+        """How rows are handed out."""
 
 
 class Session:
@@ -100,7 +102,7 @@ class Session:
         self._topics = tuple(topics)
         self._reset, self._from_earliest = RESETS[auto_offset_reset], frozenset(from_earliest)
         self._headers = headers
-        self._max_rows = (lambda _: max_poll_records) if listener is None else listener.max_rows
+        self._order = RowOrder(lambda _: max_poll_records) if listener is None else listener.row_order
         self._transactional_id = f"{name}-{group_instance_id or uuid.uuid4()}"
         self._producer = SessionProducer(client, self._transactional_id)
         self._member = GroupMember(
@@ -227,7 +229,7 @@ class Session:
         self._assigned = assigned
         self._expiries.began(starts)
         reached(SessionStep.POSITIONS_READ, self._transactional_id)
-        self._reader = SessionReader(self._client, ranges, headers=self._headers, max_rows=self._max_rows)
+        self._reader = SessionReader(self._client, ranges, headers=self._headers, order=self._order)
         if self._reset is RESETS["latest"]:
             self._commit_empty()  # a later start would begin at a later end, and skip the rows between
 

@@ -1,0 +1,72 @@
+"""Nodes at which rows must go one by one, so that a batch gives what its records give one after the other.
+
+Rows travel as batches, and a node works on all rows of one before its children do. That cannot be seen unless two
+nodes touch the same thing: a store that one of them writes, a topic, or a node that both lead to. Rows are kept apart
+there, and everywhere else they stay together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from semel.streams.topology.topology import Node, Sink
+
+__all__ = ["RecordOrder"]
+
+
+@dataclass(frozen=True)
+class _Touched:
+    """Nodes, topics and stores that the rows of a node come to, it included."""
+
+    reached: frozenset[object] = frozenset()
+    read: frozenset[str] = frozenset()
+    written: frozenset[str] = frozenset()
+
+    def __or__(self, other: _Touched) -> _Touched:
+        return _Touched(self.reached | other.reached, self.read | other.read, self.written | other.written)
+
+    def meets(self, other: _Touched) -> bool:
+        """Return whether the order of the two can be seen."""
+        stores = self.written & (other.read | other.written) | self.read & other.written
+        return bool(stores or self.reached & other.reached)
+
+
+@dataclass(frozen=True)
+class RecordOrder:
+    """Names of nodes: rows go one by one into those of ``into``, and on from those of ``out_of``."""
+
+    into: frozenset[str]
+    out_of: frozenset[str]
+
+    @classmethod
+    def of(cls, nodes: Sequence[Node]) -> RecordOrder:
+        """Find these nodes in a sub-topology, which has parents before their children."""
+        touched: dict[str, _Touched] = {}
+        into, out_of = set(), set()
+        for node in reversed(nodes):
+            own, below = _own(node), _Touched()
+            for child in node.children:
+                below |= touched[child.name]
+            if _stores(node).meets(below):
+                into.add(node.name)
+            if any(touched[one.name].meets(touched[other.name]) for one, other in combinations(node.children, 2)):
+                out_of.add(node.name)
+            touched[node.name] = own | below
+        return cls(frozenset(into), frozenset(out_of))
+
+    def __bool__(self) -> bool:
+        return bool(self.into or self.out_of)
+
+
+def _stores(node: Node) -> _Touched:
+    names = frozenset(spec.name for spec in node.stores)
+    return _Touched(read=names) if node.reads_only else _Touched(written=names)
+
+
+def _own(node: Node) -> _Touched:
+    reached: set[object] = {node.name}
+    if isinstance(node, Sink):
+        reached.add((node.internal, node.topic))
+    return _stores(node) | _Touched(frozenset(reached))

@@ -1,0 +1,315 @@
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.TreeMap;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.kafka.common.serialization.Deserializer;
+import org.apache.kafka.common.serialization.Serde;
+import org.apache.kafka.common.serialization.Serializer;
+import org.apache.kafka.streams.KeyValue;
+import org.apache.kafka.streams.StreamsBuilder;
+import org.apache.kafka.streams.TestInputTopic;
+import org.apache.kafka.streams.TopologyTestDriver;
+import org.apache.kafka.streams.kstream.Branched;
+import org.apache.kafka.streams.kstream.BranchedKStream;
+import org.apache.kafka.streams.kstream.Consumed;
+import org.apache.kafka.streams.kstream.Grouped;
+import org.apache.kafka.streams.kstream.Joined;
+import org.apache.kafka.streams.kstream.KGroupedStream;
+import org.apache.kafka.streams.kstream.KStream;
+import org.apache.kafka.streams.kstream.KTable;
+import org.apache.kafka.streams.kstream.Materialized;
+import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.kstream.Repartitioned;
+import org.apache.kafka.streams.kstream.TimeWindowedKStream;
+import org.apache.kafka.streams.kstream.TimeWindows;
+import org.apache.kafka.streams.kstream.Windowed;
+import org.apache.kafka.streams.processor.PunctuationType;
+import org.apache.kafka.streams.processor.api.Processor;
+import org.apache.kafka.streams.processor.api.ProcessorContext;
+import org.apache.kafka.streams.processor.api.Record;
+import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.state.Stores;
+
+/** Reads cases from standard input, one a line, and writes what Kafka Streams' own test driver answers to each. */
+@SuppressWarnings({"unchecked", "rawtypes"})
+public class Answers {
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    /** Numbers as text, strings as they are, windows as their key and their start. */
+    public static class Text implements Serde<Object>, Serializer<Object>, Deserializer<Object> {
+        public Serializer<Object> serializer() {
+            return this;
+        }
+
+        public Deserializer<Object> deserializer() {
+            return this;
+        }
+
+        public byte[] serialize(String topic, Object data) {
+            if (data == null) {
+                return null;
+            }
+            if (data instanceof Windowed) {
+                Windowed<Object> window = (Windowed<Object>) data;
+                byte[] key = serialize(topic, window.key());
+                return ByteBuffer.allocate(key.length + 8).put(key).putLong(window.window().start()).array();
+            }
+            return data.toString().getBytes(StandardCharsets.UTF_8);
+        }
+
+        public Object deserialize(String topic, byte[] data) {
+            if (data == null) {
+                return null;
+            }
+            String text = new String(data, StandardCharsets.UTF_8);
+            return text.matches("-?[0-9]+") ? (Object) Long.valueOf(text) : text;
+        }
+
+        public void configure(Map<String, ?> settings, boolean isKey) {}
+
+        public void close() {}
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+            System.out.println(JSON.writeValueAsString(new Answers().answer(JSON.readTree(line))));
+        }
+    }
+
+    private final StreamsBuilder builder = new StreamsBuilder();
+    private final Map<Integer, Object> made = new HashMap<>();
+    private static final Text TEXT = new Text();
+
+    private ObjectNode answer(JsonNode one) {
+        for (JsonNode step : one.get("steps")) {
+            build(step);
+        }
+        Properties properties = new Properties();
+        properties.put("application.id", "app");
+        properties.put("bootstrap.servers", "none:1");
+        properties.put("default.key.serde", Text.class);
+        properties.put("default.value.serde", Text.class);
+        properties.put("statestore.cache.max.bytes", "0");
+        properties.put(
+                "dsl.store.suppliers.class",
+                "org.apache.kafka.streams.state.BuiltInDslStoreSuppliers$InMemoryDslStoreSuppliers");
+        ObjectNode answers = JSON.createObjectNode();
+        ObjectNode topics = answers.putObject("topics");
+        ObjectNode changelogs = answers.putObject("changelogs");
+        try (TopologyTestDriver driver = new TopologyTestDriver(builder.build(), properties)) {
+            Map<String, TestInputTopic<Object, Object>> inputs = new HashMap<>();
+            for (JsonNode record : one.get("records")) {
+                String topic = record.get(0).asText();
+                inputs.computeIfAbsent(topic, name -> driver.createInputTopic(name, TEXT, TEXT))
+                        .pipeInput(text(record.get(1)), number(record.get(2)), record.get(3).asLong());
+            }
+            for (String topic : driver.producedTopicNames()) {
+                var output = driver.createOutputTopic(topic, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+                if (topic.endsWith("-changelog")) {
+                    Map<String, ArrayNode> newest = new TreeMap<>();
+                    for (var record : output.readRecordsToList()) {
+                        newest.put(shown(record.key()), shown(record.key(), record.value(), record.timestamp()));
+                    }
+                    ArrayNode rows = changelogs.putArray(topic);
+                    newest.values().stream().filter(row -> !row.get(1).isNull()).forEach(rows::add);
+                } else if (!topic.endsWith("-repartition")) {
+                    ArrayNode rows = topics.putArray(topic);
+                    for (var record : output.readRecordsToList()) {
+                        rows.add(shown(record.key(), record.value(), record.timestamp()));
+                    }
+                }
+            }
+        }
+        return answers;
+    }
+
+    private static ArrayNode shown(byte[] key, byte[] value, long timestamp) {
+        return JSON.createArrayNode().add(shown(key)).add(shown(value)).add(timestamp);
+    }
+
+    private static String shown(byte[] data) {
+        return data == null ? null : new String(data, StandardCharsets.ISO_8859_1);
+    }
+
+    private static String text(JsonNode node) {
+        return node.isNull() ? null : node.asText();
+    }
+
+    private static Long number(JsonNode node) {
+        return node.isNull() ? null : node.asLong();
+    }
+
+    private void build(JsonNode step) {
+        int id = step.path("id").asInt(-1);
+        String name = step.path("name").asText();
+        long n = step.path("n").asLong();
+        long is = step.path("is").asLong();
+        KStream<Object, Object> stream = step.has("of") && made.get(step.get("of").asInt()) instanceof KStream
+                ? (KStream<Object, Object>) made.get(step.get("of").asInt()) : null;
+        switch (step.get("op").asText()) {
+            case "stream" -> made.put(id, builder.stream(name, Consumed.with(TEXT, TEXT)));
+            case "table" -> made.put(id, builder.table(step.get("topic").asText(), Consumed.with(TEXT, TEXT), kept(name)));
+            case "filter" -> made.put(id, stream.filter((key, value) -> fits(value, n, is)));
+            case "filter_not" -> made.put(id, stream.filterNot((key, value) -> fits(value, n, is)));
+            case "map_values" -> made.put(id, stream.mapValues(value -> fits(value, n, is) ? null : plus(value, n)));
+            case "map" -> made.put(id, stream.map((key, value) -> KeyValue.pair(chosen(value, n), plus(value, 1))));
+            case "flat_map" -> made.put(id, stream.flatMap((key, value) -> copies(value, n)));
+            case "select_key" -> made.put(id, stream.selectKey((key, value) -> chosen(value, n)));
+            case "branch" -> branch(step, stream, n);
+            case "merge" -> made.put(id, stream.merge((KStream) made.get(step.get("with").asInt())));
+            case "repartition" -> made.put(id, stream.repartition(Repartitioned.with((Serde) TEXT, (Serde) TEXT).withName(name)));
+            case "fold" -> made.put(id, fold(step, stream, name));
+            case "to_stream" -> made.put(id, ((KTable) made.get(step.get("of").asInt())).toStream());
+            case "join" -> made.put(id, stream.join((KTable<Object, Object>) made.get(step.get("table").asInt()),
+                    Answers::joined, Joined.with(TEXT, TEXT, null)));
+            case "left_join" -> made.put(id, stream.leftJoin((KTable<Object, Object>) made.get(step.get("table").asInt()),
+                    Answers::joined, Joined.with(TEXT, TEXT, null)));
+            case "store" -> builder.addStateStore(
+                    Stores.keyValueStoreBuilder(Stores.inMemoryKeyValueStore(name), TEXT, TEXT));
+            case "process" -> made.put(id, stream.process(
+                    () -> new Own(step.get("kind").asText(), name, n), name));
+            case "to" -> stream.to(name, Produced.with(TEXT, TEXT));
+            default -> throw new IllegalArgumentException(step.toString());
+        }
+    }
+
+    private Materialized kept(String store) {
+        return Materialized.as(store).withKeySerde((Serde) TEXT).withValueSerde((Serde) TEXT).withCachingDisabled();
+    }
+
+    private void branch(JsonNode step, KStream<Object, Object> stream, long n) {
+        BranchedKStream<Object, Object> split = stream.split();
+        JsonNode ids = step.get("ids");
+        for (int at = 0; at < ids.size(); at++) {
+            int id = ids.get(at).asInt();
+            long is = at;
+            split = split.branch((key, value) -> fits(value, n, is), Branched.withConsumer(one -> made.put(id, one)));
+        }
+        split.noDefaultBranch();
+    }
+
+    private KTable fold(JsonNode step, KStream<Object, Object> stream, String store) {
+        Grouped grouped = Grouped.with(TEXT, TEXT);
+        long by = step.path("by").asLong();
+        KGroupedStream<Object, Object> groups =
+                by == 0 ? stream.groupByKey(grouped) : stream.groupBy((key, value) -> chosen(value, by), grouped);
+        Materialized counted = Materialized.as(store).withKeySerde((Serde) TEXT).withCachingDisabled();
+        String kind = step.get("kind").asText();
+        if (step.has("windows")) {
+            JsonNode given = step.get("windows");
+            TimeWindows windows = TimeWindows
+                    .ofSizeAndGrace(Duration.ofMillis(given.get(0).asLong()), Duration.ofMillis(given.get(2).asLong()))
+                    .advanceBy(Duration.ofMillis(given.get(1).asLong()));
+            TimeWindowedKStream<Object, Object> windowed = groups.windowedBy(windows);
+            return switch (kind) {
+                case "count" -> windowed.count(counted);
+                case "reduce" -> windowed.reduce(Answers::added, kept(store));
+                default -> windowed.aggregate(() -> (Object) 100L, (key, value, sum) -> added(sum, value), kept(store));
+            };
+        }
+        return switch (kind) {
+            case "count" -> groups.count(counted);
+            case "reduce" -> groups.reduce(Answers::added, kept(store));
+            default -> groups.aggregate(() -> (Object) 100L, (key, value, sum) -> added(sum, value), kept(store));
+        };
+    }
+
+    private static boolean fits(Object value, long n, long is) {
+        return value != null && Math.floorMod((Long) value, n) == is;
+    }
+
+    private static Object plus(Object value, long n) {
+        return value == null ? null : (Object) ((Long) value + n);
+    }
+
+    private static Object chosen(Object value, long n) {
+        return value == null ? null : "k" + Math.floorMod((Long) value, n);
+    }
+
+    private static List<KeyValue<Object, Object>> copies(Object value, long n) {
+        List<KeyValue<Object, Object>> found = new ArrayList<>();
+        for (long at = 0; value != null && at < Math.floorMod((Long) value, n); at++) {
+            found.add(KeyValue.pair("k" + at, (Long) value + at));
+        }
+        return found;
+    }
+
+    /** A sum; a multiple of 5 deletes it. Windows get values of null, too. */
+    private static Object added(Object sum, Object value) {
+        if (value == null) {
+            return (Long) sum + 7;
+        }
+        return (Long) value % 5 == 0 ? null : (Object) ((Long) sum + (Long) value);
+    }
+
+    private static Object joined(Object value, Object partner) {
+        return (Long) value * 1000 + (partner == null ? -1 : (Long) partner);
+    }
+
+    /** A processor with one store. */
+    private static class Own implements Processor<Object, Object, Object, Object> {
+        private final String kind;
+        private final String name;
+        private final long every;
+        private ProcessorContext<Object, Object> context;
+        private KeyValueStore<Object, Object> store;
+
+        Own(String kind, String name, long every) {
+            this.kind = kind;
+            this.name = name;
+            this.every = every;
+        }
+
+        public void init(ProcessorContext<Object, Object> context) {
+            this.context = context;
+            store = context.getStateStore(name);
+            if (kind.equals("tick")) {
+                context.schedule(Duration.ofMillis(every), PunctuationType.STREAM_TIME, now ->
+                        context.forward(new Record<>("tick", now * 1000 + number("n"), now)));
+            }
+        }
+
+        private long number(Object key) {
+            Object found = store.get(key);
+            return found == null ? 0 : (Long) found;
+        }
+
+        public void process(Record<Object, Object> record) {
+            Object key = record.key();
+            long value = record.value() == null ? 1 : (Long) record.value();
+            if (key == null) {
+                context.forward(record.withValue((Object) value));
+                return;
+            }
+            switch (kind) {
+                case "tally" -> {
+                    long before = number(key);
+                    context.forward(record.withValue((Object) before));
+                    store.put(key, before + value);
+                    context.forward(record.withValue((Object) (before + value)));
+                }
+                case "look" -> context.forward(record.withValue((Object) number(key)));
+                case "delete" -> context.forward(record.withValue(store.delete(key)));
+                case "first" -> {
+                    if (store.putIfAbsent(key, value) == null) {
+                        context.forward(record);
+                    }
+                }
+                default -> store.put("n", number("n") + 1);
+            }
+        }
+    }
+}

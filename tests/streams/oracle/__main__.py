@@ -1,0 +1,42 @@
+"""Ask Kafka Streams' own test driver about random cases, and keep its answers."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from semel.sandbox import find_java, ivy, jars
+from tests.streams.oracle.answers import FILE
+from tests.streams.oracle.cases import Case, case
+
+HERE = Path(__file__).parent
+
+COUNT = 2_000
+_PARTS = [("org.apache.kafka", "kafka-streams-test-utils", jars.DEFAULT_VERSION)]
+
+
+def asked(cases: Sequence[Case]) -> Iterator[Case]:
+    """Yield each case with its ``topics`` and ``changelogs``."""
+    home = jars.cache_directory() / "kafka-streams-test" / jars.DEFAULT_VERSION
+    path = os.pathsep.join(map(str, ivy.kept(home, _PARTS, "Kafka Streams' test driver", progress=False, whole=True)))
+    command = [str(find_java()), "-cp", path, str(HERE / "Answers.java")]
+    lines = "".join(json.dumps(one) + "\n" for one in cases)
+    answers = subprocess.run(command, input=lines, text=True, check=True, stdout=subprocess.PIPE).stdout.splitlines()
+    for one, answer in zip(cases, answers, strict=True):
+        yield {**one, **json.loads(answer)}
+
+
+def main(count: int = COUNT) -> None:
+    """Write the answers beside this file."""
+    with lzma.open(FILE, "wt", encoding="utf-8", newline="\n") as file:
+        for one in asked([case(seed) for seed in range(count)]):
+            file.write(json.dumps(one, separators=(",", ":")) + "\n")
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

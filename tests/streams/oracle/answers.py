@@ -1,0 +1,79 @@
+"""What Kafka Streams has answered, and what the test driver answers to the same cases."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from semel.streams import Record
+from semel.streams.testing import Driver
+from tests.streams.oracle.cases import Case
+from tests.streams.oracle.topologies import build
+
+__all__ = ["FILE", "driven", "judged", "kept", "shown", "text"]
+
+FILE = Path(__file__).parent / "answers.jsonl.xz"
+Answers = dict[str, dict[str, list[Any]]]
+
+
+def kept() -> Iterator[Case]:
+    """Yield the cases with their answers."""
+    with lzma.open(FILE, "rt", encoding="utf-8") as lines:
+        yield from map(json.loads, lines)
+
+
+def judged(case: Case) -> Answers:
+    """Return what Kafka Streams has answered: the rows of topics, and the newest ones of changelogs."""
+    return {kind: {name: rows for name, rows in case[kind].items() if rows} for kind in ("topics", "changelogs")}
+
+
+class _Recording(Driver):
+    """Keeps the newest record of each key of the changelogs."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.changelogs: dict[str, dict[str, list[Any]]] = {}
+
+    def _commit(self) -> None:
+        for name, store in self._stores.items():
+            rows = self.changelogs.setdefault(self._topology.changelog(name), {})
+            for row in store.changes().to_pylist():
+                time = round(row["timestamp"].timestamp() * 1000)
+                rows[text(row["key"]) or ""] = [text(row["key"]), text(row["value"]), time]
+        super()._commit()
+
+    @property
+    def written(self) -> dict[str, list[Record]]:
+        """What sinks have written, by topic."""
+        return self._output
+
+
+def driven(case: Case, cuts: Sequence[int] = ()) -> Answers:
+    """Return what the test driver answers. Records of one topic go together, as many as ``cuts`` say in turn."""
+    driver = _Recording(build(case["steps"], properties={"statestore.cache.max.bytes": 0}))
+    records = case["records"]
+    at = turn = 0
+    while at < len(records):
+        last, most = at + 1, cuts[turn % len(cuts)] if cuts else 1
+        while last < min(at + most, len(records)) and records[last][0] == records[at][0]:
+            last += 1
+        driver.pipe_many(records[at][0], [tuple(row[1:]) for row in records[at:last]])
+        at, turn = last, turn + 1
+    changelogs = {
+        name: [row for _, row in sorted(rows.items()) if row[1] is not None] for name, rows in driver.changelogs.items()
+    }
+    topics = {name: list(map(shown, rows)) for name, rows in driver.written.items()}
+    found = {"topics": topics, "changelogs": changelogs}
+    return {kind: {name: rows for name, rows in given.items() if rows} for kind, given in found.items()}
+
+
+def shown(record: Record) -> list[Any]:
+    """Return a record's bytes as texts, and its time."""
+    return [text(record.key), text(record.value), record.timestamp]
+
+
+def text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode("latin-1")

@@ -1,0 +1,164 @@
+"""Random cases: topologies of the words that there are, and records. A seed makes a case, always the same one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from semel.streams.topology.topology import Sink
+from tests.streams.oracle.topologies import build
+
+__all__ = ["Case", "case"]
+
+Case = Mapping[str, Any]
+_TOPICS = ("a", "b", "c")
+
+
+@dataclass
+class _Stream:
+    """A stream or a table. ``counts`` are whole numbers without a serialisation."""
+
+    id: int
+    rekeyed: bool = False
+    processed: bool = False
+    windowed: bool = False
+    counts: bool = False
+
+
+@dataclass
+class _Draft:
+    """A topology that is being made."""
+
+    draw: random.Random
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    streams: list[_Stream] = field(default_factory=list)
+    tables: list[_Stream] = field(default_factory=list)
+    stores: list[str] = field(default_factory=list)
+    number: int = 0
+
+    def add(self, op: str, of: _Stream | None = None, **more: Any) -> int:
+        self.number += 1
+        self.steps.append({"op": op, "id": self.number, **({"of": of.id} if of else {}), **more})
+        return self.number
+
+    def name(self, prefix: str) -> str:
+        return f"{prefix}{self.number}"
+
+    def open(self, *, keyed: bool = False, counts: bool = True) -> _Stream:
+        """Return a stream without windows, of equal keys together if ``keyed``."""
+        stream = self.draw.choice([one for one in self.streams if not one.windowed and (counts or not one.counts)])
+        if keyed and stream.rekeyed and not stream.processed:
+            stream = _Stream(self.add("repartition", stream, name=self.name("through")))
+            self.streams.append(stream)
+        return stream
+
+    # ---- words
+
+    def filter(self) -> None:
+        stream, n = self.draw.choice(self.streams), self.draw.randint(2, 3)
+        op = self.draw.choice(("filter", "filter_not"))
+        made = self.add(op, stream, n=n, **{"is": self.draw.randrange(n)})
+        self.streams.append(_Stream(made, stream.rekeyed, stream.processed, stream.windowed, stream.counts))
+
+    def map_values(self) -> None:
+        stream = self.open()
+        made = self.add("map_values", stream, n=self.draw.randint(3, 7), **{"is": 0})
+        self.streams.append(_Stream(made, stream.rekeyed, stream.processed))
+
+    def map(self) -> None:
+        op = self.draw.choice(("map", "flat_map", "select_key"))
+        self.streams.append(_Stream(self.add(op, self.open(counts=False), n=self.draw.randint(2, 4)), rekeyed=True))
+
+    def branch(self) -> None:
+        stream = self.open()
+        ids = [self.number + 1, self.number + 2]
+        self.steps.append({"op": "branch", "of": stream.id, "ids": ids, "n": self.draw.randint(2, 4)})
+        self.number += 2
+        self.streams += [_Stream(one, stream.rekeyed, stream.processed, counts=stream.counts) for one in ids]
+
+    def merge(self) -> None:
+        some, others = self.open(), self.open()
+        if some.id != others.id and some.counts == others.counts:
+            made = self.add("merge", some, **{"with": others.id})
+            processed = all(one.processed for one in (some, others) if one.rekeyed)
+            rekeyed = some.rekeyed or others.rekeyed
+            self.streams.append(_Stream(made, rekeyed, processed, counts=some.counts))
+
+    def fold(self) -> None:
+        more: dict[str, Any] = {"by": self.draw.randint(2, 4)} if self.draw.random() < 0.3 else {}
+        kind = self.draw.choice(("count", "count", "reduce", "aggregate"))
+        stream = self.open(counts=kind == "count" and not more)
+        if self.draw.random() < 0.35:
+            size = self.draw.choice((5, 10, 20))
+            more["windows"] = [size, self.draw.choice((size, size // 2 or 1)), self.draw.choice((0, 0, 7))]
+        table = _Stream(self.add("fold", stream, kind=kind, name=self.name("kept"), **more), windowed="windows" in more)
+        if not table.windowed:
+            self.tables.append(table)
+        if self.draw.random() < 0.8 or table.windowed:
+            made = self.add("to_stream", table)
+            self.streams.append(_Stream(made, windowed=table.windowed, counts=kind == "count"))
+
+    def join(self) -> None:
+        if self.tables:
+            table, op = self.draw.choice(self.tables), self.draw.choice(("join", "left_join"))
+            self.streams.append(_Stream(self.add(op, self.open(), table=table.id)))
+
+    def process(self) -> None:
+        stream = self.open(keyed=True)
+        if not self.stores or self.draw.random() < 0.5:
+            self.stores.append(self.name("own"))
+            self.steps.append({"op": "store", "name": self.stores[-1]})
+        kind = self.draw.choice(("tally", "tally", "look", "look", "delete", "first", "tick"))
+        made = self.add("process", stream, kind=kind, name=self.draw.choice(self.stores), n=self.draw.randint(3, 12))
+        self.streams.append(_Stream(made, rekeyed=True, processed=True))
+
+    def to(self) -> None:
+        stream = self.draw.choice(self.streams)
+        self.steps.append({"op": "to", "of": stream.id, "name": f"out{self.draw.randrange(3)}"})
+
+
+def case(seed: int) -> Case:
+    """Return a topology and its records: topic, key, value and time of each."""
+    draw = random.Random(seed)
+    draft = _Draft(draw)
+    for topic in draw.sample(_TOPICS, draw.randint(1, 3)):
+        if not draft.streams or draw.random() < 0.5:
+            draft.streams.append(_Stream(draft.add("stream", name=topic)))
+        else:
+            draft.tables.append(_Stream(draft.add("table", topic=topic, name=f"{topic}-table")))
+    words = (draft.filter, draft.map_values, draft.map, draft.branch, draft.merge)
+    deep = (draft.fold, draft.fold, draft.join, draft.join, draft.process, draft.process)
+    for _ in range(draw.randint(1, 6)):
+        draw.choice((*words, *deep, draft.to))()
+    for stream in draft.streams[-2:]:
+        draft.steps.append({"op": "to", "of": stream.id, "name": f"out{draw.randrange(2)}"})
+    _keep_apart(draft.steps)
+    return {"seed": seed, "steps": draft.steps, "records": _records(draft)}
+
+
+def _keep_apart(steps: list[dict[str, Any]]) -> None:
+    """Let sub-topologies share nothing: the judge has one task and one stream time for all of them."""
+    topology = build(steps).topology
+    parts = topology.sub_topologies()
+    number = {node.name: part.number for part in parts for node in part.nodes}
+    sinks = [node for node in topology.nodes if isinstance(node, Sink) and not node.internal]
+    for step, sink in zip([one for one in steps if one["op"] == "to"], sinks, strict=True):
+        step["name"] += f"-{number[sink.name]}"
+    for step in steps if len(parts) > 1 else ():
+        if step.get("kind") == "tick":
+            step["kind"] = "tally"
+
+
+def _records(draft: _Draft) -> list[list[Any]]:
+    draw, now, by_time = draft.draw, 0, draft.draw.random() < 0.4
+    topics = [step.get("topic", step["name"]) for step in draft.steps if step["op"] in ("stream", "table")]
+    found = []
+    for _ in range(draw.randint(5, 25)):
+        now += draw.choice((1, 1, 2, 8) if by_time else (0, 1, 1, 2, 3, 8))
+        key = draw.choice((None, "k0", "k0", "k1", "k1", "k2", "k3"))
+        value = None if draw.random() < 0.1 else draw.randint(0, 20)
+        early = 0 if by_time else draw.choice((0, 0, 0, 2, 9))
+        found.append([draw.choice(topics), key, value, max(0, now - early)])
+    return found

@@ -1,0 +1,163 @@
+"""Topologies as lists of steps: the Python side. ``Answers.java`` builds the same of Kafka Streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from semel.streams import App, Context, Processor, Record, stores, windows
+from semel.streams.stream import GroupedStream, Stream, Table
+
+__all__ = ["Step", "add", "build"]
+
+Step = Mapping[str, Any]
+
+
+def build(steps: Sequence[Step], properties: Mapping[str, object] | None = None) -> App:
+    """Return the application of these steps."""
+    app = App("app", **(properties or {}))
+    add(app, steps)
+    return app
+
+
+def add(app: App, steps: Sequence[Step], prefix: str = "") -> None:
+    """Build these steps in an application. Its topics and stores have names that begin with ``prefix``."""
+    steps = [{**step, **{key: prefix + step[key] for key in ("name", "topic") if key in step}} for step in steps]
+    made: dict[int, Any] = {}
+    builders: dict[str, stores.StoreBuilder] = {}
+    for step in steps:
+        kind = step["op"]
+        if kind == "stream":
+            made[step["id"]] = app.stream(step["name"], key="string", value="json")
+        elif kind == "table":
+            made[step["id"]] = app.table(step["topic"], key="string", value="json", name=step["name"])
+        elif kind == "store":
+            builders[step["name"]] = stores.key_value(step["name"])
+        elif kind == "branch":
+            made.update(zip(step["ids"], made[step["of"]].branch(*_conditions(step)), strict=True))
+        elif kind == "to":
+            made[step["of"]].to(step["name"])
+        else:
+            made[step["id"]] = _made(step, made, builders)
+
+
+def _made(step: Step, made: Mapping[int, Any], builders: Mapping[str, stores.StoreBuilder]) -> Stream | Table:
+    stream, kind, n, name = made[step["of"]], step["op"], step.get("n", 0), step.get("name", "")
+    if kind == "fold":
+        return _fold(step, stream)
+    if kind == "process":
+        processed: Stream = stream.process(lambda: Own(step["kind"], name, n), stores=[builders[name]])
+        return processed
+    makers: dict[str, Callable[[], Any]] = {
+        "filter": lambda: stream.filter(_fitting(n, step["is"])),
+        "filter_not": lambda: stream.filter_not(_fitting(n, step["is"])),
+        "map_values": lambda: stream.map_values(_plus_or_null(n, step["is"])),
+        "map": lambda: stream.map(lambda record: (_chosen(record.value, n), _plus(record.value, 1))),
+        "flat_map": lambda: stream.flat_map(lambda record: _copies(record.value, n)),
+        "select_key": lambda: stream.select_key(lambda record: _chosen(record.value, n)),
+        "merge": lambda: stream.merge(made[step["with"]]),
+        "repartition": lambda: stream.repartition(name),
+        "to_stream": lambda: stream.to_stream(),
+        "join": lambda: stream.join(made[step["table"]], _joined),
+        "left_join": lambda: stream.left_join(made[step["table"]], _joined),
+    }
+    result: Stream | Table = makers[kind]()
+    return result
+
+
+def _fold(step: Step, stream: Stream) -> Table:
+    by, store = step.get("by", 0), step["name"]
+    groups = stream.group_by(lambda record: _chosen(record.value, by)) if by else stream.group_by_key()
+    if "windows" in step:
+        size, advance, grace = step["windows"]
+        groups = groups.windowed(windows.hopping(size, advance, grace=grace))
+    return {"count": _counted, "reduce": _reduced, "aggregate": _aggregated}[step["kind"]](groups, store)
+
+
+def _counted(groups: GroupedStream, store: str) -> Table:
+    return groups.count(store)
+
+
+def _reduced(groups: GroupedStream, store: str) -> Table:
+    return groups.reduce(_added, store)
+
+
+def _aggregated(groups: GroupedStream, store: str) -> Table:
+    return groups.aggregate(lambda: 100, lambda _, value, total: _added(total, value), name=store)
+
+
+def _fits(value: int | None, n: int, remainder: int) -> bool:
+    return value is not None and value % n == remainder
+
+
+def _fitting(n: int, remainder: int) -> Callable[[Record], bool]:
+    return lambda record: _fits(record.value, n, remainder)
+
+
+def _conditions(step: Step) -> list[Callable[[Record], bool]]:
+    return [_fitting(step["n"], at) for at in range(len(step["ids"]))]
+
+
+def _plus_or_null(n: int, remainder: int) -> Callable[[Record], int | None]:
+    return lambda record: None if _fits(record.value, n, remainder) else _plus(record.value, n)
+
+
+def _plus(value: int | None, n: int) -> int | None:
+    return None if value is None else value + n
+
+
+def _chosen(value: int | None, n: int) -> str | None:
+    return None if value is None else f"k{value % n}"
+
+
+def _copies(value: int | None, n: int) -> list[tuple[str, int]]:
+    return [] if value is None else [(f"k{at}", value + at) for at in range(value % n)]
+
+
+def _added(total: int, value: int | None) -> int | None:
+    """Return a sum; a multiple of 5 deletes it. Windows get values of null, too."""
+    if value is None:
+        return total + 7
+    return None if value % 5 == 0 else total + value
+
+
+def _joined(value: int, partner: int | None) -> int:
+    return value * 1000 + (-1 if partner is None else partner)
+
+
+class Own(Processor):
+    """A processor with one store."""
+
+    def __init__(self, kind: str, name: str, every: int) -> None:
+        self._kind, self._name, self._every = kind, name, every
+
+    def init(self, context: Context) -> None:
+        super().init(context)
+        self._store = context.store(self._name)
+        if self._kind == "tick":
+            context.schedule(self._every, self._tick)
+
+    def _tick(self, now: int) -> None:
+        self.context.forward("tick", now * 1000 + (self._store.get("n") or 0))
+
+    def process(self, record: Record) -> None:
+        """Do as the processor of the same kind in ``Answers.java``."""
+        key, value = record.key, 1 if record.value is None else record.value
+        if key is None:
+            self.context.forward(key, value)
+            return
+        before = self._store.get(key) or 0
+        if self._kind == "tally":
+            self.context.forward(key, before)
+            self._store.put(key, before + value)
+            self.context.forward(key, before + value)
+        elif self._kind == "look":
+            self.context.forward(key, before)
+        elif self._kind == "delete":
+            self.context.forward(key, self._store.delete(key))
+        elif self._kind == "first":
+            if self._store.get(key) is None:
+                self._store.put(key, value)
+                self.context.forward(key, record.value)
+        else:
+            self._store.put("n", (self._store.get("n") or 0) + 1)
