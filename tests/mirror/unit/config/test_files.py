@@ -19,8 +19,6 @@ FILES = Path(__file__).parent / "files"
 REFUSED = {
     "no_alias": ("replication.policy.separator=''", "IdentityReplicationPolicy"),
     "connector": ("configuration of a connector", "clusters = A, B"),
-    "msk": ("sasl.client.callback.handler.class", "Correct or remove"),
-    "stores": ("ssl.truststore", "PEM"),
     "java_classes": ("A->B.transforms=route would change records", "Take it out"),
 }
 LOADED = sorted({path.stem for path in FILES.iterdir()} - REFUSED.keys())
