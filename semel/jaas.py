@@ -19,6 +19,7 @@ _MODULES: Final = {
     "PlainLoginModule": ("PLAIN",),
     "ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
     "OAuthBearerLoginModule": ("OAUTHBEARER",),
+    "IAMLoginModule": ("AWS_MSK_IAM",),
 }
 _FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 #: Java's StreamTokenizer reads it: what lies between two tokens, and what a backslash means in a quoted one.

@@ -1,12 +1,13 @@
 """Identity and trust of a client: ``ssl.`` and ``sasl.`` properties, read, checked as a whole, and never shown.
 
-Names, meanings and defaults are Kafka's, so that the options of Spark's own connector go on as they are,
+Names, meanings and defaults are Kafka's, so that the options of Spark's own connector stay as they are,
 ``sasl.jaas.config`` among them. What only a JVM can do is refused by name, with what to give instead. No text made here
 holds a value that was given as a secret.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -16,12 +17,22 @@ from semel.errors import ConfigError, Unsupported
 from semel.jaas import Login, parse_jaas
 from semel.settings import Setting, read_settings, split_list
 
-__all__ = ["OF_THE_JVM", "PLAINTEXT", "SECURITY", "Sasl", "Security", "Tls", "TokenProvider", "only_in_java"]
+__all__ = [
+    "OF_THE_JVM",
+    "PLAINTEXT",
+    "SECURITY",
+    "AwsLogin",
+    "Sasl",
+    "Security",
+    "Tls",
+    "TokenProvider",
+    "only_in_java",
+]
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 #: What each protocol leaves unused.
 _UNUSED: Final = {"PLAINTEXT": ("ssl.", "sasl."), "SSL": ("sasl.",), "SASL_PLAINTEXT": ("ssl.",), "SASL_SSL": ()}
-MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM")
 
 #: A function of no arguments that gives a token, or a token and the time in seconds since 1970 until which it holds; or
 #: ``module:function``.
@@ -41,35 +52,49 @@ SECURITY: Final = frozenset(
     ssl.keystore.location ssl.keystore.key ssl.keystore.certificate.chain ssl.keystore.type ssl.keystore.password
     ssl.key.password ssl.endpoint.identification.algorithm ssl.enabled.protocols ssl.cipher.suites sasl.mechanism
     sasl.jaas.config sasl.username sasl.password sasl.login.callback.handler.class sasl.login.connect.timeout.ms
+    sasl.client.callback.handler.class
     sasl.oauthbearer.token.endpoint.url sasl.oauthbearer.token.provider sasl.oauthbearer.scope
     sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.client.credentials.client.secret""".split()
 )
 _STANDARD_HANDLER: Final = "OAuthBearerLoginCallbackHandler"
-_IN_JAVA: Final = (
-    "sasl.kerberos.",
-    "sasl.login.class",
-    "sasl.client.callback.handler.class",
-    "ssl.engine.factory.class",
-)
-_KEYTOOL: Final = "keytool -importkeystore -srckeystore {store} -destkeystore store.p12 -deststoretype PKCS12 && "
-_OPENSSL: Final = "openssl pkcs12 -in {store} -out {pem} {which}"
+#: Of Amazon's library for Java, and done here too: the first with AWS_MSK_IAM, the second with OAUTHBEARER.
+_IAM_HANDLER: Final = "IAMClientCallbackHandler"
+_IAM_TOKEN_HANDLER: Final = "IAMOAuthBearerLoginCallbackHandler"
+_IN_JAVA: Final = ("sasl.kerberos.", "sasl.login.class", "ssl.engine.factory.class")
+_STORES: Final = ("PEM", "JKS", "PKCS12")
+_PEM_NAMES: Final = (".pem", ".crt", ".cer")
+#: Where a broker's name has the region of AWS.
+_REGION: Final = re.compile(r"\.(?:kafka|kafka-serverless)\.([a-z0-9-]+)\.(?:amazonaws\.com|api\.aws)")
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Whom to believe, and what to show. Locations are files of the machine that connects: of every executor, too.
+    """Whom to believe, and what to show. Locations are files of the machine that connects: of every executor, too. A
+    file is PEM or one of Java's stores, by what it begins with.
 
     What is given as PEM itself is not shown, certificates neither: they often come from a file that holds the key too.
     """
 
     truststore_location: str | None = None
+    truststore_password: str | None = field(default=None, repr=False)
     truststore_certificates: str | None = field(default=None, repr=False)
     keystore_location: str | None = None
+    keystore_password: str | None = field(default=None, repr=False)
     keystore_certificate_chain: str | None = field(default=None, repr=False)
     keystore_key: str | None = field(default=None, repr=False)
     key_password: str | None = field(default=None, repr=False)
     check_host_name: bool = True
     versions: tuple[str, ...] = _TLS_VERSIONS
+
+
+@dataclass(frozen=True, slots=True)
+class AwsLogin:
+    """An identity of AWS. What is empty is found on the machine that connects."""
+
+    region: str = ""
+    profile: str = ""
+    role_arn: str = ""
+    session_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +109,7 @@ class Sasl:
     extensions: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     token_provider: TokenProvider | str | None = None
     connect_timeout_ms: int = 10_000
+    aws: AwsLogin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +138,7 @@ class Security:
                 tag="WRONG_VALUE",
             )
         tls = _tls(given) if protocol.endswith("SSL") else None
-        sasl = _sasl(given) if protocol.startswith("SASL") else None
+        sasl = _sasl(given, str(properties.get("bootstrap.servers"))) if protocol.startswith("SASL") else None
         return cls(protocol, tls, sasl)
 
 
@@ -145,8 +171,10 @@ def _tls(given: Mapping[str, object]) -> Tls:
         )
     return Tls(
         truststore_location=_text(given, "ssl.truststore.location") or None,
+        truststore_password=_password(given, "ssl.truststore.password"),
         truststore_certificates=_text(given, "ssl.truststore.certificates") or None,
         keystore_location=_text(given, "ssl.keystore.location") or None,
+        keystore_password=_password(given, "ssl.keystore.password"),
         keystore_certificate_chain=_text(given, "ssl.keystore.certificate.chain") or None,
         keystore_key=_text(given, "ssl.keystore.key") or None,
         key_password=_text(given, "ssl.key.password") or None,
@@ -163,16 +191,10 @@ def _check_store(given: Mapping[str, object], store: str) -> None:
         if name.startswith(f"ssl.{store}.") and name.rsplit(".", 1)[1] in ("certificates", "key", "chain")
     ]
     kind = _text(given, f"ssl.{store}.type").upper()
-    if kind not in ("", "PEM", "JKS", "PKCS12"):
+    if kind not in ("", *_STORES):
         raise ConfigError(
-            f"ssl.{store}.type={kind} is not PEM. Nothing was sent. Give a PEM file, and ssl.{store}.type=PEM.",
-            tag="TLS_STORE",
-        )
-    if kind in ("JKS", "PKCS12") or location.lower().endswith((".jks", ".p12", ".pfx")):
-        raise Unsupported(
-            f"ssl.{store} is {kind or 'a store'} of Java's, and PEM is what is read here. Nothing was sent. Convert"
-            f" it once, {_conversion(store, location or f'{store}.jks', kind)}, and give"
-            f" ssl.{store}.location={store}.pem and ssl.{store}.type=PEM.",
+            f"ssl.{store}.type={kind} is not one of {', '.join(_STORES)}. Nothing was sent. Give the store as one of"
+            " them.",
             tag="TLS_STORE",
         )
     empty = [name for name in (f"ssl.{store}.location", *inline) if name in given and not _text(given, name)]
@@ -187,11 +209,20 @@ def _check_store(given: Mapping[str, object], store: str) -> None:
             f"ssl.{store}.location and {inline[0]} were both given. Nothing was sent. Give one of them.",
             tag="TLS_STORE",
         )
-    if f"ssl.{store}.password" in given:
+    if f"ssl.{store}.password" in given and not location and not inline:
+        raise ConfigError(
+            f"ssl.{store}.password was given, and ssl.{store}.location was not. Nothing was sent. Give both.",
+            tag="TLS_STORE",
+        )
+    if f"ssl.{store}.password" in given and (inline or kind == "PEM" or (not kind and _is_pem_name(location))):
         raise ConfigError(
             f"ssl.{store}.password was given, and a PEM file has none. Nothing was sent. Remove it;"
             " the password of an encrypted private key is ssl.key.password.",
             tag="TLS_STORE",
+        )
+    if inline and kind in ("JKS", "PKCS12"):
+        raise ConfigError(
+            f"{inline[0]} is PEM, and ssl.{store}.type is {kind}. Nothing was sent. Remove the type.", tag="TLS_STORE"
         )
     if store == "keystore" and len(inline) == 1:
         raise ConfigError(
@@ -201,23 +232,19 @@ def _check_store(given: Mapping[str, object], store: str) -> None:
         )
 
 
-def _conversion(store: str, location: str, kind: str) -> str:
-    which = "-nokeys" if store == "truststore" else "-noenc"
-    packed = kind == "PKCS12" or location.lower().endswith((".p12", ".pfx"))
-    before = "" if packed else _KEYTOOL.format(store=location)
-    return (
-        "`" + before + _OPENSSL.format(store=location if packed else "store.p12", pem=f"{store}.pem", which=which) + "`"
-    )
+def _is_pem_name(location: str) -> bool:
+    return location.lower().endswith(_PEM_NAMES)
 
 
 # ---- SASL
 
+_CLIENT_HANDLER: Final = "sasl.client.callback.handler.class"
 _NEEDS: Final = (
     "{mechanism} needs {what}. Nothing was sent. Give sasl.jaas.config as Kafka's clients have it, or {instead}."
 )
 
 
-def _sasl(given: Mapping[str, object]) -> Sasl:
+def _sasl(given: Mapping[str, object], servers: str) -> Sasl:
     mechanism = _text(given, "sasl.mechanism", "GSSAPI").upper()
     if mechanism not in MECHANISMS:
         by_default = " (Kafka's default, since sasl.mechanism is not given)" if "sasl.mechanism" not in given else ""
@@ -227,14 +254,35 @@ def _sasl(given: Mapping[str, object]) -> Sasl:
             tag="SASL_MECHANISM",
         )
     handler = _text(given, "sasl.login.callback.handler.class")
-    if handler and not handler.endswith(_STANDARD_HANDLER):
+    if handler and not handler.endswith(_STANDARD_HANDLER) and not _is_iam(handler, mechanism):
         raise Unsupported(
             "sasl.login.callback.handler.class names a class of Java's, which cannot be run here. Nothing was sent."
             " Give sasl.oauthbearer.token.provider=module:function, a Python function that returns a token.",
             tag="SASL_MECHANISM",
         )
+    if not _is_iam(_text(given, _CLIENT_HANDLER) or _IAM_HANDLER, "AWS_MSK_IAM"):
+        raise _java_alone(_CLIENT_HANDLER)
     login = parse_jaas(_text(given, "sasl.jaas.config"), mechanism) if "sasl.jaas.config" in given else Login({})
+    if mechanism == "AWS_MSK_IAM" or _is_iam(handler, "OAUTHBEARER"):
+        return _aws_login(login, servers)
     return _token_login(given, login) if mechanism == "OAUTHBEARER" else _password_login(given, login, mechanism)
+
+
+def _is_iam(handler: str, mechanism: str) -> bool:
+    """Return whether a class is that of Amazon's library for this mechanism."""
+    return handler.endswith({"AWS_MSK_IAM": _IAM_HANDLER, "OAUTHBEARER": _IAM_TOKEN_HANDLER}.get(mechanism, "\0"))
+
+
+def _aws_login(login: Login, servers: str) -> Sasl:
+    """Return the login that a token of AWS stands for. Its options are those of Amazon's library for Java."""
+    named = _REGION.search(servers)
+    aws = AwsLogin(
+        named[1] if named else login.get("awsStsRegion"),
+        login.get("awsProfileName"),
+        login.get("awsRoleArn"),
+        login.get("awsRoleSessionName"),
+    )
+    return Sasl("OAUTHBEARER", aws=aws)
 
 
 def _password_login(given: Mapping[str, object], login: Login, mechanism: str) -> Sasl:
@@ -313,12 +361,18 @@ def _secret(given: Mapping[str, object], name: str) -> str:
     return str(given.get(name, ""))  # not stripped: a password may begin or end with a blank
 
 
+def _password(given: Mapping[str, object], name: str) -> str | None:
+    return None if name not in given else _secret(given, name)
+
+
 def only_in_java(name: str) -> Unsupported | None:
     """Return the refusal of a property that names a Java class or Kerberos, or None for any other name."""
-    if name.startswith(_IN_JAVA):
-        return Unsupported(
-            f"{name} belongs to what only a JVM can do. Nothing was sent. Use PEM files, and SASL with one of"
-            f" {', '.join(MECHANISMS)}.",
-            tag="SASL_MECHANISM",
-        )
-    return None
+    return _java_alone(name) if name.startswith(_IN_JAVA) else None
+
+
+def _java_alone(name: str) -> Unsupported:
+    return Unsupported(
+        f"{name} belongs to what only a JVM can do. Nothing was sent. Use PEM, PKCS12 or JKS files, and SASL with one"
+        f" of {', '.join(MECHANISMS)}.",
+        tag="SASL_MECHANISM",
+    )

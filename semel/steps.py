@@ -116,7 +116,7 @@ class OutboxStep(Step):
 
 class MirrorStep(Step):
     """Steps of a flow of the mirror. ``FETCHED`` and ``WRITTEN`` are passed in its tasks, the others in the driver; the
-    last two beside its rounds, and only where there are groups.
+    last four beside its rounds, and only where there are groups, heartbeats and access rights.
     """
 
     TOPICS_FOLLOWED = "topics_followed"
@@ -130,6 +130,8 @@ class MirrorStep(Step):
     COMMITTED = "committed"
     CHECKPOINTS_WRITTEN = "checkpoints_written"
     GROUP_SYNCED = "group_synced"
+    HEARTBEAT_WRITTEN = "heartbeat_written"
+    ACLS_SYNCED = "acls_synced"
 
 
 class ConnectStep(Step):

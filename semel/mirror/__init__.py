@@ -19,5 +19,7 @@ A round of a flow is one transaction on the target cluster::
 - ``losses``: what stops topics: rows of the source that are gone, targets that are not what was written to.
   ``resolution``: how they resume then.
 - ``offsets``: offsets of one cluster as offsets of the other; groups that follow.
+- ``heartbeats`` of pairs of clusters, and access rights of topics (``acls``): beside the copy, by ``periodic`` work.
+  ``internal_topics``: topics of MirrorMaker 2's own; ``formats``: its bytes.
 - ``status``, ``metrics``: how far it has come.
 """

@@ -248,7 +248,7 @@ class TopicFollower:
         mirror's.
         """
         at = LATEST if first and self._config.start == "latest" else EARLIEST
-        listed = list_offsets(self._source, dict.fromkeys(found, at), read_committed=True)
+        listed = list_offsets(self._source, dict.fromkeys(found, at), read_committed=self._config.read_committed)
         targets = self.partitions
         there = list_offsets(
             self._target, {targets[partition]: LATEST for partition in found}, read_committed=False

@@ -16,9 +16,17 @@ from typing import Final
 
 from semel.transaction.progress.topic import DEFAULT_TOPIC
 
-__all__ = ["POLICIES", "DefaultReplicationPolicy", "IdentityReplicationPolicy", "ReplicationPolicy"]
+__all__ = [
+    "HEARTBEATS",
+    "KEEPS_NAMES",
+    "POLICIES",
+    "DefaultReplicationPolicy",
+    "IdentityReplicationPolicy",
+    "ReplicationPolicy",
+]
 
-_HEARTBEATS = "heartbeats"
+#: The topic of heartbeats on the cluster that they are written to.
+HEARTBEATS: Final = "heartbeats"
 #: What the names of semel's own topics of the mirror begin with.
 _OWN = "semel-mirror-"
 _INTERNAL = "internal to brokers, Connect or MirrorMaker 2"
@@ -79,16 +87,14 @@ class ReplicationPolicy(ABC):
         return of_mirror_maker or topic.startswith(("__", ".")) or topic.endswith(ends)
 
     def is_heartbeats_topic(self, topic: str) -> bool:
-        """Return whether a topic holds heartbeats, of whichever cluster."""
-        return self.original_topic(topic) == _HEARTBEATS
+        """Return whether a topic holds heartbeats, of whichever cluster. Other mirrors may have named clusters."""
+        return topic == HEARTBEATS or topic.endswith(f"{self.separator}{HEARTBEATS}")
 
     def refused(self, topic: str) -> str | None:
         """Why a source topic is never mirrored; None where it may be."""
         original = self.original_topic(topic)
         if self.is_internal_topic(topic):
             return _INTERNAL
-        if self.is_heartbeats_topic(topic):
-            return "heartbeats of MirrorMaker 2"
         if original == DEFAULT_TOPIC or original.startswith(_OWN):
             return "semel's own"
         return f"it has come from {self.target}" if self._came_from_target(topic) else None
@@ -96,6 +102,12 @@ class ReplicationPolicy(ABC):
     def returns_names(self, back: ReplicationPolicy) -> bool:
         """Return whether the flow in the other direction would send a topic back under the name that it came with."""
         return back.format_remote_topic(self.format_remote_topic("topic")) == "topic"
+
+    def _without_aliases(self, topic: str) -> str:
+        prefixes = [f"{alias}{self.separator}" for alias in (self.source, self.target, *self.clusters)]
+        while matching := [prefix for prefix in prefixes if topic.startswith(prefix)]:
+            topic = topic.removeprefix(max(matching, key=len))
+        return topic
 
     def _came_from_target(self, topic: str) -> bool:
         while (alias := self.topic_source(topic)) is not None:
@@ -130,14 +142,15 @@ class DefaultReplicationPolicy(ReplicationPolicy):
 
     def original_topic(self, topic: str) -> str:
         """Return the name without the aliases of the file that are before it."""
-        prefixes = [f"{alias}{self.separator}" for alias in (self.source, self.target, *self.clusters)]
-        while found := [prefix for prefix in prefixes if topic.startswith(prefix)]:
-            topic = topic.removeprefix(max(found, key=len))
-        return topic
+        return self._without_aliases(topic)
 
 
 class IdentityReplicationPolicy(ReplicationPolicy):
-    """Keeps the source's names: they do not say where a topic comes from."""
+    """Keeps the source's names: they do not say where a topic comes from.
+
+    Heartbeats alone are named as by :class:`DefaultReplicationPolicy`: each cluster has its own, and their names show
+    the way that they have come. A topic of another name that ends so is a user's, and keeps it.
+    """
 
     __slots__ = ()
 
@@ -147,22 +160,35 @@ class IdentityReplicationPolicy(ReplicationPolicy):
         return "identity"
 
     def format_remote_topic(self, topic: str) -> str:
-        """Return the name as it is."""
-        return topic
+        """Return the name as it is; of heartbeats, the alias and the name."""
+        return f"{self.source}{self.separator}{topic}" if self.is_heartbeats_topic(topic) else topic
 
     def topic_source(self, topic: str) -> str | None:
-        """Return None: no name says it."""
-        return None
+        """Return None: no name but that of heartbeats says it."""
+        return self._first_alias(topic)
 
     def upstream_topic(self, topic: str) -> str:
-        """Return the name as it is."""
-        return topic
+        """Return the name as it is; of heartbeats, the name without the first alias."""
+        alias = self._first_alias(topic)
+        return topic if alias is None else topic.removeprefix(f"{alias}{self.separator}")
 
     def original_topic(self, topic: str) -> str:
-        """Return the name as it is."""
-        return topic
+        """Return the name as it is; of heartbeats, the name without aliases."""
+        return HEARTBEATS if self.is_heartbeats_topic(topic) else topic
+
+    def is_heartbeats_topic(self, topic: str) -> bool:
+        """Return whether a topic holds heartbeats of a cluster of the file."""
+        return self._without_aliases(topic) == HEARTBEATS
+
+    def _first_alias(self, topic: str) -> str | None:
+        if not self.is_heartbeats_topic(topic):
+            return None
+        aliases = (self.source, self.target, *self.clusters)
+        return max((one for one in aliases if topic.startswith(f"{one}{self.separator}")), key=len, default=None)
 
 
+#: The policy under which topics keep their names.
+KEEPS_NAMES: Final = IdentityReplicationPolicy.__name__
 #: The policies, by the last part of their names in ``replication.policy.class``.
 POLICIES: Final[Mapping[str, type[ReplicationPolicy]]] = {
     policy.__name__: policy for policy in (DefaultReplicationPolicy, IdentityReplicationPolicy)

@@ -60,9 +60,9 @@ class Done:
     times: Mapping[TopicPartition, Times]
 
 
-def stable_ends(source: Client, partitions: Collection[TopicPartition]) -> Ends:
-    """Return the last stable offset of each mirrored partition."""
-    return list_offsets(source, dict.fromkeys(partitions, LATEST), read_committed=True) if partitions else {}
+def stable_ends(source: Client, partitions: Collection[TopicPartition], *, read_committed: bool) -> Ends:
+    """Return the last stable offset of each mirrored partition, or its end where aborted rows are copied too."""
+    return list_offsets(source, dict.fromkeys(partitions, LATEST), read_committed=read_committed) if partitions else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,8 @@ class Round:
             return False
         epochs = {part.range.topic_partition: part.epoch for part in parts}
         ranges = [part.range for part in parts]
-        with Reader(self.source, ranges, epochs=epochs, advice=advice(self.config.policy)) as reader:
+        committed, ways_out = self.config.read_committed, advice(self.config.policy)
+        with Reader(self.source, ranges, read_committed=committed, epochs=epochs, advice=ways_out) as reader:
             return not any(batches_to_copy(taken) for answer in reader.answers() for taken in answer)
 
     def _copy_in_transaction(self, shares: Sequence[Sequence[Assignment]]) -> Copied:

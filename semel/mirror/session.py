@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from semel.config import ClientConfig
 from semel.errors import AbortAndRetry, ConfigError, DataLoss, Retriable, SemelError
+from semel.mirror.acls import AclFollower
 from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.following import TopicFollower, is_due
 from semel.mirror.losses import advice, losses_of, positions_lost
@@ -62,6 +63,7 @@ class Session:
         self._segments = SegmentTopic(self._target, id)
         self._segment_ticket: TicketTopic | None = None
         self._groups = GroupFollower(config, id)
+        self._acls = AclFollower(config, id)
         self._meter = meter
         self._followed = TopicFollower(self._source, self._target, config, id, self._producer)
         self._group_written: float | None = None
@@ -73,6 +75,7 @@ class Session:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         try:
+            self._acls.close()
             self._groups.close()
             self._producer.__exit__(kind, error, trace)
         finally:
@@ -99,6 +102,8 @@ class Session:
     def _work(self, tries: Tries, *, once: bool) -> None:
         self._followed.resume()
         self._groups.start()
+        if not once:
+            self._acls.start()
         wanted: Ends | None = None
         while not self._stop.is_set():
             try:
@@ -124,7 +129,8 @@ class Session:
         self._followed.record(self._groups.problems)
 
     def _finish(self) -> None:
-        """Let groups follow up to the end, and raise what has stopped a topic."""
+        """Let groups and access rights follow up to the end, and raise what has stopped a topic."""
+        self._acls.follow()
         self._groups.follow(checkpoints=self._config.checkpoints_s > 0, sync=self._config.sync_groups_s > 0, own=True)
         self._record()
         for error in self._followed.stops.errors:
@@ -219,7 +225,8 @@ class Session:
 
     def _ends(self) -> Ends:
         positions = self._positions
-        ends = stable_ends(self._source, [p for p in self._followed.partitions if p in positions.at])
+        partitions = [p for p in self._followed.partitions if p in positions.at]
+        ends = stable_ends(self._source, partitions, read_committed=self._config.read_committed)
         self._followed.see(ends)
         return ends
 

@@ -68,12 +68,12 @@ def status(source: Client, target: Client, config: FlowConfig) -> FlowStatus:
     found = find(source, config)
     there = source.existing(positions.ids.keys() | found.keys())
     partitions = [(name, index) for name, topic in there.items() for index in topic.partitions]
-    stable = list_offsets(source, dict.fromkeys(partitions, LATEST), read_committed=True)
+    stable = list_offsets(source, dict.fromkeys(partitions, LATEST), read_committed=config.read_committed)
     ends = list_offsets(source, dict.fromkeys(partitions, LATEST), read_committed=False)
     lost = _problems(source, target, config, positions)
     problems = _known_stops(config, positions, {*partitions, *positions.at}) | lost
     lag = {p: stable[p].offset - at.offset for p, at in positions.at.items() if p in stable and p not in lost}
-    ages = _ages(source, positions, {p for p, count in lag.items() if count > 0})
+    ages = _ages(source, config, positions, {p for p, count in lag.items() if count > 0})
     rows = []
     left = positions.left - there.keys()
     for partition in sorted({*partitions, *(p for p in positions.at if p[0] not in left)}):
@@ -158,16 +158,19 @@ def _text(stop: Stop) -> str:
     return f"[SEMEL_{stop.tag}] {stop.message or 'the log of the mirror has the reason'}"
 
 
-def _ages(source: Client, positions: Positions, behind: set[TopicPartition]) -> dict[TopicPartition, float]:
+def _ages(
+    source: Client, config: FlowConfig, positions: Positions, behind: set[TopicPartition]
+) -> dict[TopicPartition, float]:
     """Return the age of the next record of each partition in seconds, by its own timestamp."""
-    ends = list_offsets(source, dict.fromkeys(behind, LATEST), read_committed=True) if behind else {}
+    committed = config.read_committed
+    ends = list_offsets(source, dict.fromkeys(behind, LATEST), read_committed=committed) if behind else {}
     ranges = [
         Range(p[0], positions.ids[p[0]], p[1], positions.at[p].offset, row.offset) for p, row in sorted(ends.items())
     ]
     now, left = time.time(), set(behind)
     ages: dict[TopicPartition, float] = {}
     try:
-        with Reader(source, ranges) as reader:
+        with Reader(source, ranges, read_committed=committed) as reader:
             for answer in reader.answers():
                 for taken in answer:
                     partition = taken.part.range.topic_partition

@@ -150,7 +150,14 @@ def _task(
 
 def _reader(source: Mapping[str, str], share: Sequence[Assignment], ways_out: str) -> Reader:
     epochs = {part.range.topic_partition: part.epoch for part in share}
-    return Reader(client(ClientConfig.parse(source)), [part.range for part in share], epochs=epochs, advice=ways_out)
+    config = ClientConfig.parse(source)
+    return Reader(
+        client(config),
+        [part.range for part in share],
+        read_committed=config.isolation_level == "read_committed",
+        epochs=epochs,
+        advice=ways_out,
+    )
 
 
 class _Share:

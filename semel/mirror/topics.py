@@ -64,7 +64,7 @@ def preview(source: Client, target: Client, config: FlowConfig) -> list[TopicPre
     found, there = source.refresh(None).topics, target.refresh(None).topics
     rows = []
     for name, topic in sorted(found.items()):
-        if topic.error or topic.internal or not config.topics.matches(name):
+        if topic.error or topic.internal or not config.asks_for(name):
             continue
         refused, other = config.policy.refused(name), config.policy.format_remote_topic(name)
         count, has = len(topic.partitions), len(there[other].partitions) if other in there else 0
@@ -75,7 +75,7 @@ def preview(source: Client, target: Client, config: FlowConfig) -> list[TopicPre
 
 def wants(config: FlowConfig, name: str) -> bool:
     """Return whether a source topic is mirrored, by its name."""
-    return config.topics.matches(name) and config.policy.refused(name) is None
+    return config.asks_for(name) and config.policy.refused(name) is None
 
 
 def find(source: Client, config: FlowConfig) -> dict[str, Topic]:
@@ -201,7 +201,7 @@ def _mirrored(
 def _both_ways(config: FlowConfig, found: Iterable[str]) -> Iterator[tuple[TopicPartition, ConfigError]]:
     """Topics keep their names in both directions: what comes from there would be sent back, and come again."""
     for name in found if config.back is not None else ():
-        if config.back is not None and config.back.matches(name):
+        if config.back is not None and config.back.matches(name) and not config.policy.is_heartbeats_topic(name):
             yield (
                 (name, WHOLE_TOPIC),
                 ConfigError(

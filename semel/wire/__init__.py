@@ -7,6 +7,8 @@
 ``responses``          decoding of answers, with checks for nulls
 ``flexible``           the encoding of frames that are read and written by hand
 ``security``           the layers between the socket and the frames: TLS, SASL
+``stores``             Java's stores of keys and certificates, as PEM
+``aws_login``          tokens for the identity of AWS that a machine has
 ``oauth``              tokens for SASL's OAUTHBEARER, fetched and kept
 ``api_versions``       the API versions and features of a broker
 ``metadata``           brokers, topics, leaders, leader epochs

@@ -26,6 +26,7 @@ _OPERATIONS: Final = {
     ("TxnOffsetCommit", 53): "Write",
     ("DescribeProducers", 29): "Read",
     ("WriteTxnMarkers", 31): "Alter",
+    ("CreateAcls", 31): "Alter",
     ("DescribeConfigs", 29): "DescribeConfigs",
     ("DescribeConfigs", 31): "DescribeConfigs",
     ("IncrementalAlterConfigs", 29): "AlterConfigs",

@@ -1,5 +1,5 @@
-"""Tokens for OAUTHBEARER: from a token endpoint by client credentials (KIP-768, RFC 6749 section 4.4), or from a Python
-function.
+"""Tokens for OAUTHBEARER: from a token endpoint by client credentials (KIP-768, RFC 6749 section 4.4), from a Python
+function, or from AWS.
 
 All connections of the process share one token. It is kept for most of its life, and to its end if no new one can be
 had. No error of this module holds a secret or a token.
@@ -25,6 +25,7 @@ from typing import Any, Final
 from semel.errors import ConfigError, Retriable, SemelError
 from semel.security import Sasl
 from semel.strict_json import read_object
+from semel.wire.aws_login import aws_token
 
 __all__ = ["read_answer", "rejected", "token"]
 
@@ -66,13 +67,20 @@ def token(sasl: Sasl) -> str:
         now, kept = time.monotonic(), _kept.get(sasl)
         if kept is None or now >= kept.renew_at:
             try:
-                text, life = _provided(sasl) if sasl.token_provider is not None else _asked(sasl)
+                text, life = _fetched(sasl)
                 kept = _kept[sasl] = _Kept(text, now + life * _USED, now + life)
             except Retriable:
                 if kept is None or now >= kept.ends_at:
                     raise
         kept.logins += 1
         return kept.text
+
+
+def _fetched(sasl: Sasl) -> tuple[str, float]:
+    """Return a new token, and its lifetime in seconds."""
+    if sasl.aws is not None:
+        return aws_token(sasl.aws)
+    return _provided(sasl) if sasl.token_provider is not None else _asked(sasl)
 
 
 def rejected(sasl: Sasl, text: str) -> bool:

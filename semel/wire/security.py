@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import secrets
 import socket
 import ssl
 import struct
@@ -29,6 +30,7 @@ from semel.config import ClientConfig
 from semel.errors import ConfigError, Retriable, SemelError, Unsupported
 from semel.security import Sasl, Tls
 from semel.wire.oauth import rejected, token
+from semel.wire.stores import certificates, identity, is_store
 
 __all__ = ["authenticate", "refused", "secure", "send_some", "tls_context"]
 
@@ -193,7 +195,10 @@ def _context(tls: Tls) -> ssl.SSLContext:
 def _trust(context: ssl.SSLContext, tls: Tls) -> None:
     where = tls.truststore_location or "ssl.truststore.certificates"
     try:
-        if tls.truststore_location is not None:
+        store = _store(tls.truststore_location)
+        if store is not None:
+            context.load_verify_locations(cadata=certificates(store, where, tls.truststore_password))
+        elif tls.truststore_location is not None:
             context.load_verify_locations(cafile=tls.truststore_location)
         elif tls.truststore_certificates is not None:
             context.load_verify_locations(cadata=tls.truststore_certificates)
@@ -212,13 +217,24 @@ def _show(context: ssl.SSLContext, tls: Tls) -> None:
 
     where = tls.keystore_location or "ssl.keystore.key and ssl.keystore.certificate.chain"
     try:
-        if tls.keystore_location is not None:
+        store = _store(tls.keystore_location)
+        if store is not None:
+            secret = secrets.token_hex()
+            with _as_file(identity(store, where, tls.keystore_password, tls.key_password, secret)) as path:
+                context.load_cert_chain(path, password=secret)
+        elif tls.keystore_location is not None:
             context.load_cert_chain(tls.keystore_location, password=password)
         else:
             with _as_file(f"{tls.keystore_key}\n{tls.keystore_certificate_chain}\n") as path:
                 context.load_cert_chain(path, password=password)
     except (OSError, ValueError) as error:
         raise _unreadable(where, error) from None
+
+
+def _store(location: str | None) -> bytes | None:
+    """Return the content of a file that is one of Java's stores, or None."""
+    data = b"" if location is None else Path(location).read_bytes()
+    return data if is_store(data) else None
 
 
 @contextmanager

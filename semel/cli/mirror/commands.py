@@ -23,6 +23,7 @@ from semel.errors import ConfigError, Unsupported
 from semel.extras import needs_extras
 from semel.mirror.config.flow_config import FlowConfig, MirrorConfig
 from semel.mirror.config.properties import read_properties
+from semel.mirror.heartbeats import emitting
 from semel.mirror.metrics import MirrorCollector
 from semel.mirror.offsets.groups import check_checkpoints_topic
 from semel.mirror.positions import Positions, flow_id
@@ -89,7 +90,8 @@ def run(
     with live():
         spark = spark_session("semel mirror", master, settings)
         try:
-            with serving_metrics(metrics_port, MirrorCollector):
+            # a copy that ends by itself is watched by nobody
+            with serving_metrics(metrics_port, MirrorCollector), emitting(() if once else config.heartbeats):
                 run_flows(spark, config.flows, until_asked_to_end(note="the round is ended, then it stops"), once=once)
         finally:
             spark.stop()

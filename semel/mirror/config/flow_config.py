@@ -6,10 +6,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from semel.config import ClientConfig
 from semel.mirror.policy import ReplicationPolicy
 from semel.mirror.topic_filter import TopicFilter
 
-__all__ = ["FlowConfig", "MirrorConfig"]
+__all__ = ["FlowConfig", "HeartbeatConfig", "MirrorConfig"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,8 @@ class FlowConfig:
     ``start`` is where a flow that has copied nothing begins. Intervals are in seconds: ``refresh_s`` is 0 where topics
     are looked for once, and the others are 0 where nothing is to be done. ``checkpoints_replication`` is None where the
     file is silent. ``back`` are the topics of the flow in the other direction, where both keep names and that one is
-    enabled too. ``skips_deleted``: rows that retention has deleted on the source are passed over.
+    enabled too. ``skips_deleted``: rows that retention has deleted on the source are passed over. ``copies_heartbeats``
+    holds also where ``topics`` does not name them.
     """
 
     policy: ReplicationPolicy
@@ -36,6 +38,8 @@ class FlowConfig:
     checkpoints_s: int
     checkpoints_replication: int | None
     sync_groups_s: int
+    acls_s: int = 0
+    copies_heartbeats: bool = False
     skips_deleted: bool = False
     back: TopicFilter | None = None
 
@@ -44,14 +48,43 @@ class FlowConfig:
         """``A->B``."""
         return f"{self.policy.source}->{self.policy.target}"
 
+    @property
+    def read_committed(self) -> bool:
+        """False where the file asks for all rows of the source, aborted ones too."""
+        return ClientConfig.parse(self.source).isolation_level == "read_committed"
+
+    def asks_for(self, topic: str) -> bool:
+        """Return whether the file asks for a source topic."""
+        return self.topics.matches(topic) or (self.copies_heartbeats and self.policy.is_heartbeats_topic(topic))
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatConfig:
+    """The heartbeats of a pair of clusters, which are written to its target. ``client`` holds secrets.
+
+    ``replication`` is None where the file is silent.
+    """
+
+    source: str
+    target: str
+    client: Mapping[str, str] = field(repr=False)
+    interval_s: int
+    replication: int | None
+
+    @property
+    def title(self) -> str:
+        """``A->B``."""
+        return f"{self.source}->{self.target}"
+
 
 @dataclass(frozen=True, slots=True)
 class MirrorConfig:
     """The flows that are enabled, the keys that change nothing here, and what MirrorMaker 2 would do beside and this
-    does not.
+    does not. Heartbeats are of all pairs of clusters, also of those without a flow.
     """
 
     flows: tuple[FlowConfig, ...]
+    heartbeats: tuple[HeartbeatConfig, ...]
     accepted: tuple[str, ...]
     not_done: tuple[str, ...]
 

@@ -6,24 +6,28 @@ import re
 from dataclasses import replace
 from typing import Final
 
+from semel.config import is_client_property
 from semel.mirror.topic_filter import DEFAULT_EXCLUDED, DEFAULT_EXCLUDED_CONFIGS, DEFAULT_EXCLUDED_GROUPS
-from semel.security import SECURITY
+from semel.security import SECURITY, only_in_java
 from semel.settings import INT_MAX, Setting
 from semel.settings.unused import Names
 
 __all__ = [
     "ACCEPTED",
+    "ALIASES",
     "CLIENT",
     "CLUSTER",
     "FLOW",
     "NOTHING",
     "NOT_DONE",
     "OF_CLUSTER_UNREAD",
+    "OF_SIDES",
     "OVERRIDE",
     "REFUSED",
     "ROLES",
     "START",
     "is_accepted",
+    "is_ignored_client_key",
     "is_shared",
 ]
 
@@ -63,21 +67,30 @@ FLOW: Final = {
     "emit.checkpoints.enabled": _ON,
     "emit.checkpoints.interval.seconds": _seconds(60),
     "checkpoints.topic.replication.factor": replace(_REPLICATION, default=None),
+    "emit.heartbeats.enabled": _ON,
+    "emit.heartbeats.interval.seconds": _seconds(1),
+    "heartbeats.topic.replication.factor": replace(_REPLICATION, default=None),
+    "heartbeats.replication.enabled": _ON,
+    "sync.topic.acls.enabled": _ON,
+    "sync.topic.acls.interval.seconds": _seconds(600),
+    "source.cluster.alias": Setting(str, None),
+    "target.cluster.alias": Setting(str, None),
+    "exactly.once.support": Setting(str, None, one_of=("requested", "required")),
     "sync.group.offsets.enabled": _OFF,
     "sync.group.offsets.interval.seconds": _seconds(60),
     "on.data.loss": Setting(str, "stop", one_of=("stop", "skip")),
 }
-#: Read for each cluster, beside its clients' own.
+#: Read for each cluster, beside its clients' own. A plain one applies to every target.
 CLUSTER: Final = {"exactly.once.source.support": Setting(str, None, one_of=("enabled", "preparing", "disabled"))}
+#: The names of the two clusters, as a connector is configured with them: no alias of a cluster precedes them, also
+#: where a cluster is called source or target.
+ALIASES: Final = ("source.cluster.alias", "target.cluster.alias")
+#: The clients of a flow's clusters, as a connector is configured with them.
+OF_SIDES: Final = ("source.cluster.", "target.cluster.")
 #: Where a flow that has copied nothing begins: a client's property, and read here.
 START: Final = Setting(str, "earliest", one_of=("earliest", "latest"))
 #: What MirrorMaker 2 does unless the file says false, and this version does not: it is said at start.
-NOT_DONE: Final = {
-    "sync.topic.acls.enabled": "access rights are not copied",
-    "emit.offset-syncs.enabled": "MirrorMaker 2's own offset syncs are not written",
-    "emit.heartbeats.enabled": "heartbeats are not written",
-    "heartbeats.replication.enabled": "heartbeats are not copied",
-}
+NOT_DONE: Final = {"emit.offset-syncs.enabled": "MirrorMaker 2's own offset syncs are not written"}
 ROLES: Final = tuple(
     f"{side}{role}." for side in ("", "source.", "target.") for role in ("consumer", "producer", "admin")
 )
@@ -89,29 +102,34 @@ OVERRIDE: Final = "override."
 
 #: Keys that cannot change which records arrive where: Connect's own topics and threads, and what belongs to NOT_DONE.
 ACCEPTED: Final = Names(
-    """tasks.max name listeners admin.listeners advertised.listener group.id plugin.path plugin.discovery worker.id
+    """tasks.max name listeners admin.listeners group.id plugin.path plugin.discovery
     dedicated.mode.enable.internal.rest tasks.max.enforce topic.creation.enable connector.client.config.override.policy
     consumer.poll.timeout.ms admin.timeout.ms offset.lag.max offset-syncs.topic.location add.source.alias.to.metrics
-    offset-syncs.topic.replication.factor heartbeats.topic.replication.factor
-    refresh.groups.enabled refresh.groups.interval.seconds
-    sync.topic.acls.interval.seconds emit.heartbeats.interval.seconds use.incremental.alter.configs
+    offset-syncs.topic.replication.factor offset-syncs.client.enabled offsets.storage.topic
+    refresh.groups.enabled refresh.groups.interval.seconds use.incremental.alter.configs
     scheduled.rebalance.max.delay.ms session.timeout.ms rebalance.timeout.ms heartbeat.interval.ms
-    worker.sync.timeout.ms worker.unsync.backoff.ms task.shutdown.graceful.timeout.ms connect.protocol
+    connect.protocol config.action.reload topic.tracking.enable topic.tracking.allow.reset transaction.boundary
+    transaction.boundary.interval.ms confluent. worker. task. topic.creation. listeners. admin.listeners. advertised.
     config.storage. offset.storage. status.storage. offset.flush. rest. response.http. access.control. inter.worker.
-    metric. metrics. auto.include. errors.log. errors.retry. key.converter.schemas.enable
+    metric. metrics. auto.include. errors.log. errors.retry. errors.deadletterqueue. key.converter.schemas.enable
     value.converter.schemas.enable header.converter.schemas.enable"""
 )
-#: Of clients: what names a group or a codec, since batches come with the codec that they have; and those that a flow
-#: does without.
+#: Of clients: what names a group, its assignment or a codec, since batches come with the codec that they have and go to
+#: the partition that they are from; and those that a flow does without.
 _OF_CLIENTS = re.compile(
     r"(?:(?:source|target)\.)?(?:consumer|producer|admin)\.(?:override\.)?"
-    r"(?:group\.id|group\.instance\.id|compression\.[a-z0-9.]+)"
+    r"(?:group\.[a-z.]+|partition\.assignment\.strategy|partitioner\.[a-z.]+|compression\.[a-z0-9.]+"
+    r"|allow\.auto\.create\.topics|bootstrap\.controllers|metadata\.recovery\.[a-z.]+|config\.providers"
+    r"|share\.[a-z.]+|transactional\.id|transaction\.two\.phase\.commit\.enable|internal\.[a-z.]+|confluent\.[a-z.]+)"
     r"|(?:source\.producer|target\.consumer|(?:source\.)?consumer\.override|source\.admin\.override)\..+"
 )
+#: Clients' own that MirrorMaker 2 reads nowhere without a role, and that would say which records arrive.
+_CHOOSES_RECORDS: Final = ("auto.offset.reset", "isolation.level")
 
 _BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 _FILTERS = ("DefaultTopicFilter", "DefaultGroupFilter", "DefaultConfigPropertyFilter")
 _MIRROR = "org.apache.kafka.connect.mirror."
+_MONITORING = "io.confluent.monitoring.clients.interceptor."
 #: Patterns of keys that would change which records arrive, the reason, and the values that would not.
 REFUSED: Final = (
     (r"(?:transforms|predicates)(?:\..+)?", "would change records by classes of Java's, which do not run here.", ("",)),
@@ -133,7 +151,22 @@ REFUSED: Final = (
         ("target",),
     ),
     (r"connector\.type", "is none of source and sink.", ("source", "sink")),
+    (
+        r"connector\.class",
+        "is none of MirrorMaker 2's connectors.",
+        tuple(f"{_MIRROR}Mirror{kind}Connector" for kind in ("Source", "Checkpoint", "Heartbeat")),
+    ),
+    (
+        r"(?:.+\.)?interceptor\.classes",
+        "is a class of Java's, which does not run here: it could change records.",
+        ("", *(_MONITORING + name for name in ("MonitoringConsumerInterceptor", "MonitoringProducerInterceptor"))),
+    ),
 )
+
+
+def is_ignored_client_key(name: str) -> bool:
+    """Return whether a client's own key without a role is one that MirrorMaker 2 does not read either."""
+    return is_client_property(name) and name not in (*SECURITY, *_CHOOSES_RECORDS) and only_in_java(name) is None
 
 
 def is_accepted(name: str) -> bool:

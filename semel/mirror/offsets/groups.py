@@ -16,21 +16,18 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-import pyarrow as pa
-
 from semel.config import ClientConfig
 from semel.errors import ConfigError, SemelError
 from semel.mirror.config.flow_config import FlowConfig
-from semel.mirror.offsets.formats import Checkpoint
+from semel.mirror.formats import Checkpoint
+from semel.mirror.internal_topics import ensure_compacted, write
 from semel.mirror.offsets.segments import Translated
 from semel.mirror.offsets.translation import Translator
 from semel.mirror.positions import Positions
 from semel.mirror.stops import Stop
 from semel.mirror.topics import wants
 from semel.steps import MirrorStep, reached
-from semel.transaction.output_topics import describe_output_topics, non_transactional_tickets
-from semel.transaction.participant import Participant
-from semel.wire.api import groups, topics
+from semel.wire.api import groups
 from semel.wire.api.offsets import committed, live_members
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
@@ -41,8 +38,6 @@ log = logging.getLogger("semel.mirror")
 
 _JOIN_S = 30.0
 _SOURCE_GROUP_S = 60
-#: MirrorMaker 2's default.
-_REPLICATION = 3
 
 #: Of a group, by source partition: its next offset there, and what that is on the target.
 _Offsets = dict[TopicPartition, tuple[groups.GroupOffset, Translated]]
@@ -54,11 +49,6 @@ def is_followed(config: FlowConfig, group: str) -> bool:
     source = re.escape(config.policy.source)
     own = re.fullmatch(rf"mirror\.(?:{source}\..+|.+\.{source})", group)
     return own is None and config.groups.matches(group)
-
-
-def _default_replication(target: Client) -> int:
-    """Return the replication factor of checkpoints where the file is silent: at most as many as there are brokers."""
-    return min(_REPLICATION, len(target.brokers(target.deadline())))
 
 
 def check_checkpoints_topic(target: Client, config: FlowConfig) -> None:
@@ -221,19 +211,8 @@ class GroupFollower:
         if not made:
             return
         name = self._config.policy.checkpoints_topic
-        if name not in self._target.existing({name}):
-            replication = self._config.checkpoints_replication or _default_replication(self._target)
-            settings = {"cleanup.policy": "compact"}
-            topics.create(self._target, name, partitions=1, replication=replication, config=settings)
-        known = describe_output_topics(self._target, {name}, self._target.deadline())
-        (ticket,) = non_transactional_tickets([[(name, 0)]], known)
-        columns = {
-            "key": pa.array([one.key for one in made], pa.binary()),
-            "value": pa.array([one.value for one in made], pa.binary()),
-            "partition": pa.array([0] * len(made), pa.int32()),
-        }
-        with Participant(self._target, ticket) as participant:
-            participant.send(name, pa.table(columns))
+        ensure_compacted(self._target, name, self._config.checkpoints_replication)
+        write(self._target, name, made)
         for group, offsets in found.items():
             self._told.setdefault(group, {}).update(offsets)
         reached(MirrorStep.CHECKPOINTS_WRITTEN, self._id)

@@ -10,6 +10,7 @@
 ``describe_transactions``  descriptions by coordinators and leaders; markers that an operator writes
 ``two_phase``              InitProducerId for an id that may hold a prepared transaction, sent once
 ``topics``                 create, grow and describe topics, read and alter configurations
+``acls``                   access rights of topics: list and create
 ``authorized_operations``  the operations that the caller may do, without writing (KIP-430)
 ``cluster_clock``          the cluster's time, compared with this machine's
 =========================  ===========================================================================================

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from semel.config import ClientConfig
 from semel.errors import ConfigError, SemelError, Unsupported
 from semel.jaas import parse_jaas
-from semel.security import Security
+from semel.security import AwsLogin, Security
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -133,13 +133,48 @@ def test_tokens_by_client_credentials() -> None:
     assert sasl.extensions == (("tenant", "eu"),)
 
 
+IAM = "software.amazon.msk.auth.iam.IAM"
+
+
+@pytest.mark.parametrize(
+    ("jaas", "properties"),
+    [
+        (
+            f"{IAM}LoginModule required{{}};",
+            {"sasl.mechanism": "AWS_MSK_IAM", "sasl.client.callback.handler.class": f"{IAM}ClientCallbackHandler"},
+        ),
+        (
+            f"{OAUTH} required{{}};",
+            {
+                "sasl.mechanism": "OAUTHBEARER",
+                "sasl.login.callback.handler.class": f"{IAM}OAuthBearerLoginCallbackHandler",
+            },
+        ),
+    ],
+)
+def test_an_identity_of_aws_as_its_users_write_it(jaas: str, properties: dict[str, str]) -> None:
+    options = ' awsProfileName="ops" awsRoleArn="arn:aws:iam::1:role/r" awsRoleSessionName="s"'
+    for servers, region in (
+        ("b-1.orders.x1.c2.kafka.eu-west-1.amazonaws.com:9098", "eu-west-1"),
+        ("boot-x.c3.kafka-serverless.us-east-2.amazonaws.com:9098", "us-east-2"),
+        ("b-1.orders.x1.c2.kafka.cn-north-1.amazonaws.com.cn:9098", "cn-north-1"),
+        ("broker.example:9098", ""),
+    ):
+        of_options = {"security.protocol": "SASL_SSL", "bootstrap.servers": servers, **properties}
+        sasl = ClientConfig.parse({**of_options, "sasl.jaas.config": jaas.format(options)}).security.sasl
+        assert sasl is not None
+        assert (sasl.mechanism, sasl.aws) == ("OAUTHBEARER", AwsLogin(region, "ops", "arn:aws:iam::1:role/r", "s"))
+    sasl = ClientConfig.parse({**of_options, "sasl.jaas.config": jaas.format("")}).security.sasl
+    assert sasl is not None
+    assert sasl.aws == AwsLogin()
+
+
 @pytest.mark.parametrize(
     ("properties", "kind", "said"),
     [
         ({"security.protocol": "TLS"}, ConfigError, "SASL_SSL"),
         ({"security.protocol": "SASL_SSL"}, Unsupported, "GSSAPI (Kafka's default"),
         ({**SASL, "sasl.mechanism": "GSSAPI"}, Unsupported, "GSSAPI is not spoken"),
-        ({**SASL, "sasl.mechanism": "AWS_MSK_IAM"}, Unsupported, "AWS_MSK_IAM is not spoken"),
         ({"sasl.username": "alice"}, ConfigError, "security.protocol=PLAINTEXT does not use it"),
         (
             {"security.protocol": "SSL", "sasl.mechanism": "PLAIN"},
@@ -152,7 +187,12 @@ def test_tokens_by_client_credentials() -> None:
             "less safe than what was asked for",
         ),
         ({"sasl.kerberos.service.name": "kafka"}, Unsupported, "only a JVM"),
-        ({"sasl.client.callback.handler.class": "software.amazon.msk.auth.iam.X"}, Unsupported, "only a JVM"),
+        ({**SASL, "sasl.client.callback.handler.class": "software.amazon.msk.auth.iam.X"}, Unsupported, "only a JVM"),
+        (
+            {**SASL, "sasl.mechanism": "AWS_MSK_IAM", "sasl.jaas.config": f"{OAUTH} required;"},
+            ConfigError,
+            "is for OAUTH",
+        ),
         (
             {**TOKENS, "sasl.login.callback.handler.class": "com.google.cloud.X"},
             Unsupported,
@@ -195,16 +235,19 @@ def test_logins_that_are_refused(properties: dict[str, str], kind: type[SemelErr
 @pytest.mark.parametrize(
     ("properties", "said"),
     [
-        ({"ssl.truststore.location": "/etc/trust.jks"}, "keytool -importkeystore -srckeystore /etc/trust.jks"),
-        ({"ssl.truststore.location": "/etc/t", "ssl.truststore.type": "jks"}, "-out truststore.pem -nokeys`"),
-        ({"ssl.keystore.location": "/etc/k.p12"}, "`openssl pkcs12 -in /etc/k.p12 -out keystore.pem -noenc`"),
-        ({"ssl.keystore.type": "PKCS12"}, "ssl.keystore.type=PEM"),
+        (
+            {"ssl.truststore.location": "/t", "ssl.truststore.type": "pem", "ssl.truststore.password": "hidden"},
+            "has none",
+        ),
+        ({"ssl.truststore.certificates": "x", "ssl.truststore.password": "x"}, "has none"),
+        ({"ssl.truststore.certificates": "x", "ssl.truststore.type": "JKS"}, "Remove the type"),
+        ({"ssl.truststore.password": "hidden"}, "Give both"),
         ({"ssl.keystore.location": "/k.pem", "ssl.keystore.password": "hidden"}, "ssl.key.password"),
         ({"ssl.keystore.location": "/k.pem", "ssl.keystore.key": "hidden"}, "both given"),
         ({"ssl.keystore.key": "hidden"}, "ssl.keystore.certificate.chain"),
         ({"ssl.truststore.location": ""}, "is empty"),
         ({"ssl.keystore.key": "", "ssl.keystore.certificate.chain": ""}, "is empty"),
-        ({"ssl.keystore.type": "BCFKS"}, "is not PEM"),
+        ({"ssl.keystore.type": "BCFKS"}, "not one of PEM, JKS, PKCS12"),
         ({"ssl.endpoint.identification.algorithm": "ldap"}, "https"),
         ({"ssl.enabled.protocols": "TLSv1.1"}, "TLSv1.2"),
         ({"ssl.cipher.suites": "TLS_AES_128_GCM_SHA256"}, "Remove it"),
@@ -215,6 +258,19 @@ def test_stores_that_are_refused(properties: dict[str, str], said: str) -> None:
     refused = refusal({"security.protocol": "SSL", **properties})
     assert said in refused.message
     assert "hidden" not in refused.message
+
+
+def test_javas_stores_are_taken() -> None:
+    properties = {
+        "ssl.truststore.location": "/t.jks",
+        "ssl.truststore.password": " hidden ",
+        "ssl.truststore.type": "JKS",
+    }
+    properties |= {"ssl.keystore.location": "/k", "ssl.keystore.password": "hidden", "ssl.key.password": "hidden"}
+    tls = parse(**{"security.protocol": "SSL", **properties}).tls
+    assert tls is not None
+    assert (tls.truststore_password, tls.keystore_location) == (" hidden ", "/k")
+    assert "hidden" not in repr(tls)
 
 
 def test_what_java_chooses_between_is_passed_over() -> None:

@@ -193,13 +193,12 @@ def test_aborted_rows_alone_make_few_rounds_and_hold_no_record_up(
 
 
 def test_topics_are_followed_and_own_ones_are_not(a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path) -> None:
-    file = mm2(tmp_path, a, b, "follow.*, semel.*, B\\..*, heartbeats, mm2.*", consumer__auto__offset__reset="latest")
+    file = mm2(tmp_path, a, b, "follow.*, semel.*, B\\..*, mm2.*", consumer__auto__offset__reset="latest")
     alias = alias_of(file)
     first = create(a, "follow", 2, cleanup_policy="compact", max_message_bytes="123456")
     for name in (
         SEGMENTS,
         f"B.{first}",
-        "heartbeats",
         f"mm2-offset-syncs.{alias}.internal",
         f"{first}.replica",
     ):

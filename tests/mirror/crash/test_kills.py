@@ -52,8 +52,12 @@ ALL: list[Step] = [*IN_THE_DRIVER, *IN_A_TASK]
 SAMPLE: list[Step] = [MirrorStep.COPIED, MirrorStep.COMMITTED, MirrorStep.WRITTEN, ParticipantStep.RECEIPT]
 
 
-#: Where there are groups.
-BESIDE_THE_ROUNDS: dict[Step, int] = {MirrorStep.CHECKPOINTS_WRITTEN: 1, MirrorStep.GROUP_SYNCED: 1}
+#: Where there are groups, and heartbeats.
+BESIDE_THE_ROUNDS: dict[Step, int] = {
+    MirrorStep.CHECKPOINTS_WRITTEN: 1,
+    MirrorStep.GROUP_SYNCED: 1,
+    MirrorStep.HEARTBEAT_WRITTEN: 2,
+}
 
 
 def new(a: Sandbox, b: Sandbox, directory: Path, name: str, **keys: str) -> tuple[Path, str, str]:
@@ -77,7 +81,8 @@ def run(cluster: SparkCluster, a: Sandbox, b: Sandbox, file: Path, topic: str, t
 
 
 def test_every_step_is_struck() -> None:
-    assert {*IN_THE_DRIVER, *IN_A_TASK, *BESIDE_THE_ROUNDS} == {*MirrorStep, *ParticipantStep}
+    # access rights need clusters with an authorizer: tests/mirror/broker/test_acls.py
+    assert {*IN_THE_DRIVER, *IN_A_TASK, *BESIDE_THE_ROUNDS, MirrorStep.ACLS_SYNCED} == {*MirrorStep, *ParticipantStep}
 
 
 @pytest.mark.parametrize(
@@ -99,6 +104,7 @@ def test_the_driver_is_killed_while_groups_follow(a: Sandbox, b: Sandbox, tmp_pa
     often = {"emit.checkpoints.interval.seconds": "1", "sync.group.offsets.interval.seconds": "1"}
     group = unique("group")
     keys = {"sync.group.offsets.enabled": "true", "checkpoints.topic.replication.factor": "1", "groups": group}
+    keys["emit.heartbeats.enabled"] = "true"
     file, topic, target = new(a, b, tmp_path, "groups", **keys, **often)
     for index in range(PARTITIONS):
         commit(a, group, TopicPartition(topic, index, 0))

@@ -47,6 +47,9 @@ def mm2(directory: Path, a: Sandbox | str, b: Sandbox | str, topics: str, alias:
         f"{flow}.topics": topics,
         "replication.factor": "1",
         "tasks.max": "4",
+        # each flow of a test would copy those of all others
+        "emit.heartbeats.enabled": "false",
+        "heartbeats.replication.enabled": "false",
         **{key.replace("__", "."): value for key, value in keys.items()},
     }
     path = directory / f"{alias}.properties"

@@ -26,6 +26,19 @@ def test_where_a_topic_comes_from() -> None:
     assert IDENTITY.upstream_topic("C.orders") == IDENTITY.original_topic("C.orders") == "C.orders"
 
 
+def test_heartbeats_have_their_way_in_their_names() -> None:
+    for names in (DEFAULT, IDENTITY):
+        assert names.format_remote_topic("heartbeats") == "A.heartbeats"
+        assert names.refused("heartbeats") is None
+        assert names.refused("B.heartbeats") == "it has come from B"
+        heartbeats = [
+            name for name in ("heartbeats", "A.heartbeats", "heartbeats.A") if names.is_heartbeats_topic(name)
+        ]
+        assert heartbeats == ["heartbeats", "A.heartbeats"]
+    assert DEFAULT.is_heartbeats_topic("X.Y.heartbeats"), "another mirror's clusters"
+    assert IDENTITY.format_remote_topic("iot.heartbeats") == "iot.heartbeats"
+
+
 def test_names_that_come_back() -> None:
     default, identity = DefaultReplicationPolicy("B", "A"), IdentityReplicationPolicy("B", "A")
     assert IDENTITY.returns_names(identity)
@@ -41,7 +54,7 @@ def test_what_positions_record() -> None:
 @pytest.mark.parametrize(
     "topic",
     """__consumer_offsets __transaction_state .hidden mm2-offsets.A.internal mm2-offset-syncs.B.internal
-    B.checkpoints.internal connect-configs-internal heartbeats semel-progress semel-mirror-segments""".split(),
+    B.checkpoints.internal connect-configs-internal semel-progress semel-mirror-segments""".split(),
 )
 def test_what_is_never_mirrored(names: ReplicationPolicy, topic: str) -> None:
     assert names.refused(topic) is not None
@@ -52,9 +65,7 @@ def test_what_is_never_mirrored(names: ReplicationPolicy, topic: str) -> None:
     [
         ("B.orders", "it has come from B"),
         ("C.B.orders", "it has come from B"),
-        ("C.heartbeats", "heartbeats of MirrorMaker 2"),
-        ("A.C.heartbeats", "heartbeats of MirrorMaker 2"),
-        ("C.eu.west.heartbeats", "heartbeats of MirrorMaker 2"),
+        ("heartbeats", None),
         ("iot.heartbeats", None),
         ("C.iot.heartbeats", None),
         ("heartbeats.iot", None),

@@ -25,6 +25,7 @@ from semel.wire import oauth, security
 from semel.wire.target import ANY
 from tests.spark.support.topics_and_drivers import values
 from tests.support import topics
+from tests.support.java_stores import KEY_PASSWORD, STORE_PASSWORD, Kind, keystore, truststore
 from tests.support.secured import EVERYTHING, LOGIN_MS, PASSWORD, SecuredKafka, secured_kafka, unsigned_token
 from tests.support.waiting import wait_for
 from tests.wire.support.logins import goes_through, refusal, token_endpoint, token_login
@@ -110,6 +111,20 @@ def test_with_a_certificate(cluster: SecuredKafka, given: str, password: str | N
         properties |= {"ssl.truststore.certificates": authority}
         del properties["ssl.truststore.location"]
     goes_through(cluster, properties, f"certificate-{given}-{bool(password)}")
+
+
+@pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
+def test_with_javas_stores(cluster: SecuredKafka, tmp_path: Path, kind: Kind) -> None:
+    properties = {
+        **cluster.tls("SSL"),
+        "ssl.truststore.location": str(truststore(tmp_path, kind, cluster.secured.truststore)),
+        "ssl.truststore.password": STORE_PASSWORD,
+        "ssl.truststore.type": kind,
+        "ssl.keystore.location": str(keystore(tmp_path, kind, cluster.secured.certificate("alice"))),
+        "ssl.keystore.password": STORE_PASSWORD,
+        **({"ssl.key.password": KEY_PASSWORD} if kind == "JKS" else {}),
+    }
+    goes_through(cluster, properties, f"store-{kind}")
 
 
 def test_a_certificate_that_is_renewed_is_read_anew(cluster: SecuredKafka, tmp_path: Path) -> None:

@@ -50,7 +50,12 @@ def test_the_least_file(tmp_path: Path) -> None:
     ]
     assert (one.source, one.target) == ({"bootstrap.servers": "a:9092"}, {"bootstrap.servers": "b:9092"})
     assert found.accepted == ()
-    assert len(found.not_done) == 4
+    assert len(found.not_done) == 1
+    assert [(each.title, each.interval_s, each.replication) for each in found.heartbeats] == [
+        ("A->B", 1, None),
+        ("B->A", 1, None),
+    ]
+    assert (one.acls_s, one.copies_heartbeats, one.read_committed) == (600, True, True)
     assert (one.configs_s, one.checkpoints_s, one.sync_groups_s, one.skips_deleted) == (600, 60, 0, False)
     assert [g for g in ("app", "console-consumer-1", "connect-x") if one.groups.matches(g)] == ["app"]
     assert "a:9092" not in repr(one), "properties hold secrets"
@@ -151,7 +156,7 @@ def test_the_defaults_of_mirrormaker_may_be_written_out(tmp_path: Path) -> None:
         )
         assert read(tmp_path, more) == silent
     off = "heartbeats.replication.enabled = false\nA->B.emit.heartbeats.enabled = false"
-    assert read(tmp_path, off).not_done == tuple(what for what in silent.not_done if "heartbeats" not in what)
+    assert [each.title for each in read(tmp_path, off).heartbeats] == ["B->A"]
 
 
 def test_replication_factors(tmp_path: Path) -> None:
@@ -161,57 +166,6 @@ def test_replication_factors(tmp_path: Path) -> None:
     for number in (-1, 1, 3):
         one = flow(tmp_path, "".join(f"{name} = {number}\n" for name in factors))
         assert (one.replication_factor, one.checkpoints_replication) == (number, number)
-
-
-def test_overrides_of_a_connector_are_of_the_target(tmp_path: Path) -> None:
-    more = """
-        producer.override.request.timeout.ms = 1000
-        B.producer.retry.backoff.ms = 5
-        A->B.producer.override.retry.backoff.ms = 6
-        A->B.producer.override.compression.type = zstd
-        A->B.admin.override.retry.backoff.max.ms = 70
-        A->B.consumer.override.fetch.max.bytes = 8
-        B.producer.override.request.timeout.ms = 9
-    """
-    found = read(tmp_path, more)
-    (one,) = found.flows
-    assert one.source == {"bootstrap.servers": "a:9092"}
-    assert one.target == {
-        "bootstrap.servers": "b:9092",
-        "request.timeout.ms": "1000",
-        "retry.backoff.ms": "6",
-        "retry.backoff.max.ms": "70",
-    }
-    assert found.accepted == (
-        "A->B.consumer.override.fetch.max.bytes",
-        "A->B.producer.override.compression.type",
-        "B.producer.override.request.timeout.ms",
-    )
-
-
-def test_keys_of_clients_that_no_flow_has_are_listed(tmp_path: Path) -> None:
-    more = """
-        A.consumer.fetch.max.bytes = 1
-        A.admin.retry.backoff.ms = 2
-        A.source.consumer.fetch.max.bytes = 3
-        A.source.admin.retry.backoff.ms = 4
-        A.producer.linger.ms = 5
-        A.producer.compression.type = zstd
-        B.producer.request.timeout.ms = 7000
-        B.consumer.fetch.max.bytes = 8
-        B.target.producer.request.timeout.ms = 9000
-    """
-    always = ["A.source.admin.retry.backoff.ms", "A.source.consumer.fetch.max.bytes"]
-    of_sides = [*always, "B.target.producer.request.timeout.ms"]
-    found = read(tmp_path, more)
-    assert found.accepted == tuple(
-        sorted([*of_sides, "A.producer.compression.type", "A.producer.linger.ms", "B.consumer.fetch.max.bytes"])
-    )
-    (one,) = found.flows
-    assert (one.source["fetch.max.bytes"], one.source["retry.backoff.ms"]) == ("1", "2")
-    assert one.target["request.timeout.ms"] == "7000"
-    both = read(tmp_path, more + "B->A.enabled = true\n")
-    assert both.accepted == tuple(sorted([*of_sides, "A.producer.compression.type"]))
 
 
 def test_the_separator_of_mirrormakers_own_topics(tmp_path: Path) -> None:
@@ -336,7 +290,7 @@ MISTAKES = [
     ("A->B.producer.override.acks = 1", "In the file: A->B.producer.override.acks."),
     (
         "A.consumer.isolation.level = read_uncommitted",
-        "WRONG_VALUE] isolation.level=read_uncommitted of A contradicts exactly once",
+        "WRONG_VALUE] A.consumer.isolation.level=read_uncommitted contradicts exactly once",
     ),
     ("B.producer.acks = 1", "cluster B: acks=1 contradicts exactly-once"),
     ("B.exactly.once.source.support = maybe", "WRONG_VALUE] B.exactly.once.source.support=maybe is not one of enabled"),

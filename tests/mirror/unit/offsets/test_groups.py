@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from semel.mirror.config.properties import read_properties
-from semel.mirror.offsets.formats import Checkpoint
+from semel.mirror.formats import Checkpoint
 from semel.mirror.offsets.groups import is_followed
 
 

@@ -1,4 +1,4 @@
-"""MirrorMaker 2's own bytes: checkpoints, as ``RemoteClusterUtils`` reads them.
+"""MirrorMaker 2's own bytes: checkpoints and heartbeats, as ``RemoteClusterUtils`` and its tools read them.
 
 Numbers are big-endian, and a text is its length in two bytes and UTF-8, as in Kafka's own records.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-__all__ = ["Checkpoint"]
+__all__ = ["Checkpoint", "Heartbeat"]
 
 _VERSION = 0
 
@@ -36,6 +36,25 @@ class Checkpoint:
     def value(self) -> bytes:
         """The value of the record."""
         return struct.pack(">hqq", _VERSION, self.upstream_offset, self.offset) + _text(self.metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Sign of life of a pair of clusters. ``timestamp`` is in milliseconds since 1970."""
+
+    source: str
+    target: str
+    timestamp: int
+
+    @property
+    def key(self) -> bytes:
+        """The key of the record."""
+        return _text(self.source) + _text(self.target)
+
+    @property
+    def value(self) -> bytes:
+        """The value of the record."""
+        return struct.pack(">hq", _VERSION, self.timestamp)
 
 
 def _text(text: str) -> bytes:

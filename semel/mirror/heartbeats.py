@@ -1,0 +1,68 @@
+"""Heartbeats as MirrorMaker 2 writes them: a record of each pair of clusters, again and again, on the pair's target.
+
+Where a flow copies them on, their topics show which clusters are upstream, and their times how late a copy is. They are
+outside of the flows' transactions: a heartbeat that is lost is followed by the next one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from semel.config import ClientConfig
+from semel.mirror.config.flow_config import HeartbeatConfig
+from semel.mirror.formats import Heartbeat
+from semel.mirror.internal_topics import ensure_compacted, write
+from semel.mirror.periodic import PeriodicWork
+from semel.mirror.policy import HEARTBEATS
+from semel.steps import MirrorStep, reached
+from semel.wire.client import Client
+
+__all__ = ["emitting"]
+
+
+@contextmanager
+def emitting(pairs: Sequence[HeartbeatConfig]) -> Iterator[None]:
+    """Write the heartbeats of the pairs until the block is left."""
+    with ExitStack() as ending:
+        works = []
+        for pair in pairs:
+            emitter = _Emitter(pair)
+            ending.callback(emitter.close)
+            work = PeriodicWork(pair.title, "heartbeats are not written", emitter.emit, pair.interval_s, at_once=False)
+            ending.callback(work.join)
+            works.append(work)
+            work.start()
+        try:
+            yield
+        finally:
+            for work in works:
+                work.stop()
+
+
+class _Emitter:
+    """Writes the heartbeats of one pair, by a client of its own."""
+
+    def __init__(self, pair: HeartbeatConfig) -> None:
+        self._pair = pair
+        self._client: Client | None = None
+        self._is_there = False
+
+    def emit(self) -> None:
+        """Write one heartbeat. The topic is made before the first one, and looked at again after an error."""
+        pair, was_there = self._pair, self._is_there
+        if self._client is None:
+            self._client = Client(ClientConfig.parse(pair.client))
+        self._is_there = False
+        if not was_there:
+            ensure_compacted(self._client, HEARTBEATS, pair.replication)
+        now = time.time_ns() // 1_000_000
+        write(self._client, HEARTBEATS, [Heartbeat(pair.source, pair.target, now)], timestamp=now)
+        self._is_there = True
+        reached(MirrorStep.HEARTBEAT_WRITTEN, pair.title)
+
+    def close(self) -> None:
+        """Close the client."""
+        if self._client is not None:
+            self._client.close()
