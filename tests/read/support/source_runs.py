@@ -39,18 +39,24 @@ def rows_of(reader: Any, partitions: list[InputPartition]) -> list[Row]:
     return found
 
 
+def _reader(made: SemelSource) -> Any:
+    """The reader of this Spark: with limits, from 4.2 on."""
+    return made.streamReader(made.schema())
+
+
 class Run:
     """One run of a streaming query with this checkpoint (``log``), up to the point where it is left."""
 
     def __init__(self, servers: str, log: list[str], *, available_now: bool = False, **options: Any) -> None:
         self.log = log
         made = source(servers, options)
-        self.reader = made.streamReader(made.schema())
+        self.reader = _reader(made)
         if available_now:
             self.reader.prepareForTriggerAvailableNow()
 
     def start_of(self, batch: int) -> dict[str, Any]:
-        return json.loads(self.log[batch - 1]) if batch else self.reader.initialOffset()
+        start: dict[str, Any] = json.loads(self.log[batch - 1]) if batch else self.reader.initialOffset()
+        return start
 
     def plan(self, limit: ReadLimit | None = None) -> bool:
         """Log the next batch; False if there is none."""

@@ -27,19 +27,21 @@ class StandInReader(DataSourceStreamReader):
 
     def __init__(self) -> None:
         self.asked = 0
+        self.last: dict[str, Any] | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         return as_dict(SourceOffset("c", {"in": TopicOffset("t", {0: 5}, {0: 5})}, initial=True))
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: object = None) -> dict[str, Any]:
-        before = start or self.initialOffset()
+        before = start or self.last or self.initialOffset()
         ends = {int(p): int(end) for p, end in before["topics"]["in"]["end"].items()}
         began = {int(p): int(end) for p, end in before["topics"]["in"]["began"].items()}
         ends[0] += 5
         if ends[0] >= 20:
             began.setdefault(1, 3)
             ends[1] = ends.get(1, 3) + 1
-        return as_dict(SourceOffset("c", {"in": TopicOffset("t", began, ends)}))
+        self.last = as_dict(SourceOffset("c", {"in": TopicOffset("t", began, ends)}))
+        return self.last
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         return [InputPartition(0)]
