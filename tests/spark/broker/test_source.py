@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
@@ -24,6 +23,7 @@ from semel.sandbox import Sandbox
 from semel.spark import KafkaSink
 from semel.spark.source_offset import parse
 from semel.wire.client import Client
+from tests.spark.support import bounded_runs
 from tests.spark.support.source_queries import Batches, Start, add, batch, finish, numbers, stream, texts, wait_until
 from tests.spark.support.topics_and_drivers import values as values_of
 from tests.support.other_client import Transactional, oracle, produce, ranges, values
@@ -51,9 +51,10 @@ def client(servers: str) -> Iterator[Client]:
 def start() -> Iterator[Start]:
     queries: list[StreamingQuery] = []
 
-    def begin(df: DataFrame, callback: Batches, checkpoint: Path, **trigger: Any) -> StreamingQuery:
+    def begin(df: DataFrame, callback: Batches, checkpoint: Path, *, ends: bool = False) -> StreamingQuery:
         writer = df.writeStream.foreachBatch(callback).option("checkpointLocation", str(checkpoint))
-        queries.append(writer.trigger(**(trigger or {"processingTime": "100 milliseconds"})).start())
+        ongoing = writer.trigger(processingTime="100 milliseconds")
+        queries.append(bounded_runs.start(writer) if ends else ongoing.start())
         return queries[-1]
 
     yield begin
@@ -168,7 +169,7 @@ def test_a_crash_in_batch_0(
     assert not (tmp_path / "commits" / "0").exists()
     add(servers, topic, 10, 20)
     batches = Batches()
-    query = start(df, batches, tmp_path, availableNow=True)
+    query = start(df, batches, tmp_path, ends=True)
     finish(query)
     assert batches.seen[0] == failing.seen[0], "a replay of batch 0 reads the same"
     assert batches.all == texts(10 if option == "latest" else 0, 20)
@@ -180,12 +181,12 @@ def test_a_crash_before_batch_0_is_logged(
     create(servers, topic)
     add(servers, topic, 0, 10)
     df = stream(spark, servers, subscribe=topic, startingOffsets="earliest")
-    finish(start(df, Batches(), tmp_path, availableNow=True))
+    finish(start(df, Batches(), tmp_path, ends=True))
     for log in ("offsets", "commits"):
         for name in ("0", ".0.crc"):
             (tmp_path / log / name).unlink(missing_ok=True)
     batches = Batches()
-    finish(start(df, batches, tmp_path, availableNow=True))
+    finish(start(df, batches, tmp_path, ends=True))
     assert batches.all == texts(0, 10)
 
 
@@ -202,11 +203,11 @@ def test_available_now_while_rows_arrive(
 
     df = stream(spark, servers, subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=10)
     batches = Adding()
-    finish(start(df, batches, tmp_path, availableNow=True))
+    finish(start(df, batches, tmp_path, ends=True))
     assert batches.all == texts(0, 40)
     assert len(batches.seen) == 4
     rest = Batches()
-    finish(start(df, rest, tmp_path, availableNow=True))
+    finish(start(df, rest, tmp_path, ends=True))
     assert rest.all == texts(1_000, 1_004)
 
 
@@ -243,7 +244,7 @@ def test_several_sources_and_one_source_twice(
     one = stream(spark, servers, subscribe=topic, startingOffsets="earliest")
     two = stream(spark, servers, subscribe=other, startingOffsets="earliest")
     batches = Batches()
-    finish(start(one.union(two).union(one), batches, tmp_path, availableNow=True))
+    finish(start(one.union(two).union(one), batches, tmp_path, ends=True))
     assert batches.all == sorted(texts(0, 10) * 2 + texts(100, 110))
 
 
@@ -291,11 +292,7 @@ def test_queries_that_feed_each_other_rest(
 def test_the_log_is_canonical(spark: SparkSession, servers: str, topic: str, tmp_path: Path, start: Start) -> None:
     create(servers, topic)
     add(servers, topic, 0, 3)
-    finish(
-        start(
-            stream(spark, servers, subscribe=topic, startingOffsets="earliest"), Batches(), tmp_path, availableNow=True
-        )
-    )
+    finish(start(stream(spark, servers, subscribe=topic, startingOffsets="earliest"), Batches(), tmp_path, ends=True))
     text = (tmp_path / "offsets" / "0").read_text().splitlines()[-1]
     logged = json.loads(text)
     assert list(logged) == ["cluster", "topics", "v"], "no mark of the initial offset in the log"

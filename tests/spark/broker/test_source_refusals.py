@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -15,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from semel.errors import ConfigError, DataLoss, Retriable, SemelError, Unsupported
 from semel.sandbox import Sandbox
 from semel.spark.errors import error
+from tests.spark.support import bounded_runs
 from tests.spark.support.source_queries import Batches, Start, add, batch, finish, numbers, stream, texts, wait_until
 from tests.support.other_client import delete_records
 from tests.support.topics import create
@@ -35,9 +35,10 @@ def topic() -> str:
 def start() -> Iterator[Start]:
     queries: list[StreamingQuery] = []
 
-    def begin(df: DataFrame, callback: Batches, checkpoint: Path, **trigger: Any) -> StreamingQuery:
+    def begin(df: DataFrame, callback: Batches, checkpoint: Path, *, ends: bool = False) -> StreamingQuery:
         writer = df.writeStream.foreachBatch(callback).option("checkpointLocation", str(checkpoint))
-        queries.append(writer.trigger(**(trigger or {"processingTime": "100 milliseconds"})).start())
+        ongoing = writer.trigger(processingTime="100 milliseconds")
+        queries.append(bounded_runs.start(writer) if ends else ongoing.start())
         return queries[-1]
 
     yield begin
@@ -62,14 +63,14 @@ def test_lost_rows_stop_the_query_and_our_error_comes_out(
     create(servers, topic)
     add(servers, topic, 0, 10)
     options = {"subscribe": topic, "startingOffsets": "earliest"}
-    finish(start(stream(spark, servers, **options), Batches(), tmp_path, availableNow=True))
+    finish(start(stream(spark, servers, **options), Batches(), tmp_path, ends=True))
     add(servers, topic, 10, 30)
     delete_records(servers, topic, 0, 20)
-    found = failure(start(stream(spark, servers, **options), Batches(), tmp_path, availableNow=True))
+    found = failure(start(stream(spark, servers, **options), Batches(), tmp_path, ends=True))
     assert isinstance(found, DataLoss)
     assert "[10, 20)" in found.message
     batches = Batches()
-    finish(start(stream(spark, servers, **options, failOnDataLoss=False), batches, tmp_path, availableNow=True))
+    finish(start(stream(spark, servers, **options, failOnDataLoss=False), batches, tmp_path, ends=True))
     assert batches.all == texts(20, 30)
 
 

@@ -1,7 +1,7 @@
 """Spark 4.0: classes lie in other packages, and ``repartitionById`` is missing.
 
-Spark sends a row to the task that its hash names, Murmur3 modulo the number of tasks. So each task has a number whose hash leads to it, and rows
-are repartitioned by that number. A given number of tasks is kept, whatever adaptive execution does.
+Spark sends a row to the task that its hash names, Murmur3 modulo the number of tasks. So each task has a number whose
+hash leads to it, and rows are repartitioned by it. A given number of tasks is kept, whatever adaptive execution does.
 """
 
 from __future__ import annotations
