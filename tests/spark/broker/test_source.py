@@ -53,8 +53,10 @@ def start() -> Iterator[Start]:
 
     def begin(df: DataFrame, callback: Batches, checkpoint: Path, *, ends: bool = False) -> StreamingQuery:
         writer = df.writeStream.foreachBatch(callback).option("checkpointLocation", str(checkpoint))
-        ongoing = writer.trigger(processingTime="100 milliseconds")
-        queries.append(bounded_runs.start(writer) if ends else ongoing.start())
+        if ends:
+            queries.append(bounded_runs.start(writer))
+        else:
+            queries.append(writer.trigger(processingTime="100 milliseconds").start())
         return queries[-1]
 
     yield begin
