@@ -5,14 +5,15 @@ log.
 from __future__ import annotations
 
 import json
-from typing import Any
-
-from pyspark.sql.streaming.datasource import ReadLimit
+from typing import TYPE_CHECKING, Any
 
 from semel.spark.jvm.versions.reader_without_limits import ReaderWithoutLimits
 from semel.spark.source.datasource import StreamPlanner
 from semel.spark.source.options import SourceOptions
 from tests.read.support.source_runs import Run, source
+
+if TYPE_CHECKING:  # Spark before 4.2 has none
+    from pyspark.sql.streaming.datasource import ReadLimit
 
 __all__ = ["Forgetful", "RunWithoutLimits"]
 

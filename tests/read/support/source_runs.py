@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit
 
 from semel.spark.source.datasource import SemelSource
 from tests.support.other_client import produce
+
+if TYPE_CHECKING:  # Spark before 4.2 has none
+    from pyspark.sql.streaming.datasource import ReadLimit
 
 Row = tuple[str, int, int, bytes | None]
 
