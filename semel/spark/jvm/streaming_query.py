@@ -298,7 +298,7 @@ def settings(df: DataFrame) -> Settings:
             pipelined=_true(core.get("spark.python.udf.pipelined.enabled")),
             retained_stages=int(str(core.get("spark.ui.retainedStages", "1000"))),
             retained_jobs=int(str(core.get("spark.ui.retainedJobs", "1000"))),
-            domain_sockets=_true(core.get("spark.python.unix.domain.socket.enabled")),
+            domain_sockets=_true(core.get(sockets)) if (sockets := current().domain_sockets) else None,
         )
 
 

@@ -160,7 +160,7 @@ class Job:
 class Settings:
     """Settings of Spark that a guarantee rests on, as they are in force for this query.
 
-    ``domain_sockets`` is about speed alone: how Spark speaks to its Python workers.
+    ``domain_sockets`` is about speed alone: how Spark speaks to its Python workers. None if this Spark has no choice.
     """
 
     state_format: int
@@ -168,4 +168,4 @@ class Settings:
     pipelined: bool
     retained_stages: int
     retained_jobs: int
-    domain_sockets: bool = False
+    domain_sockets: bool | None = False

@@ -297,7 +297,7 @@ def check_settings(spark: SparkSession, settings: Settings) -> None:
 
 def note_slow_sockets(settings: Settings) -> None:
     """Log that tasks wait for their Python, which one setting of Spark spares them (docs/decisions/0019)."""
-    if not settings.domain_sockets:
+    if settings.domain_sockets is False:
         log.info(
             "spark.python.unix.domain.socket.enabled is off: each Python task waits 40 ms for its first bytes. Set it"
             " to true where Spark is started."

@@ -16,15 +16,16 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 
 from semel.spark.jvm import lineage, status_store, streaming_query, versions
 from semel.spark.jvm.values import Plan, Statefulness
-from tests.spark.support.running_queries import PATIENCE, StandIn, answers, ended_jobs, execution, numbers
+from tests.spark.support.running_queries import PATIENCE, answers, ended_jobs, execution, numbers, standing_in
 from tests.spark.support.session import KEPT_STAGES
 from tests.spark.support.spark_books import job_group
 
 
 @pytest.fixture(scope="module", autouse=True)
-def stand_in(spark: SparkSession) -> None:
+def stand_in(spark: SparkSession) -> Iterator[None]:
     """In the sessions of this file, ``format("semel")`` is the stand-in."""
-    spark.dataSource.register(StandIn)
+    with standing_in(spark):
+        yield
 
 
 # The plan

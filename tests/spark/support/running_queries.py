@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -72,6 +73,28 @@ def numbers(spark: SparkSession, name: str | None = None) -> DataFrame:
 
 
 Ask = Callable[[DataFrame, int], T]
+
+
+@contextmanager
+def standing_in(spark: SparkSession) -> Iterator[None]:
+    """In this session, ``format("semel")`` is the stand-in.
+
+    Spark before 4.2 lets none take the place of a data source that it has found among Python's packages: it is made to
+    find none.
+    """
+    jvm: Any = spark._jvm
+
+    def scala_object(name: str) -> Any:
+        return jvm.java.lang.Class.forName(f"{name}$").getField("MODULE$").get(None)
+
+    manager = scala_object("org.apache.spark.sql.execution.datasources.DataSourceManager")
+    packaged, put = manager.dataSourceBuilders(), getattr(manager, "dataSourceBuilders_$eq")
+    put(jvm.scala.Option.apply(scala_object("scala.collection.immutable.Map$EmptyMap")))
+    try:
+        spark.dataSource.register(StandIn)
+        yield
+    finally:
+        put(packaged)
 
 
 def start(

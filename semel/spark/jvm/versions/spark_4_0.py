@@ -27,6 +27,7 @@ class Spark40(Spark41):
 
     micro_batch: ClassVar[str] = f"{_STREAMING}.MicroBatchExecution"
     stateful_operator: ClassVar[str] = f"{_STREAMING}.StatefulOperator"
+    domain_sockets: ClassVar[str | None] = None
     python_state: ClassVar[str] = "TransformWithStateInPandas"
     local_checkpoints: ClassVar[str] = f"{_STREAMING}.FileSystemBasedCheckpointFileManager"
 

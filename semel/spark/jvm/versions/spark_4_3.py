@@ -30,6 +30,8 @@ class Spark43:
     local_checkpoints: ClassVar[str] = f"{_STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
     #: Whether Spark refuses a stateful batch whose state was not written, unless a setting is false.
     validates_state: ClassVar[bool] = True
+    #: The setting by which Python workers are spoken to over Unix domain sockets, or None.
+    domain_sockets: ClassVar[str | None] = "spark.python.unix.domain.socket.enabled"
     #: Whether a reader is given its limits, and asked again until ``availableNow`` has read all.
     limits_each_batch: ClassVar[bool] = True
 
