@@ -25,6 +25,11 @@ ON_EACH_VERSION := tests/spark/crash/test_driver_steps.py tests/objections/test_
 WHOLE_ON_EACH_VERSION := tests/spark/crash/test_driver_steps.py tests/objections/test_epochs_and_producer_ids_roll_over.py \
 	tests/transaction/crash/test_owner_steps.py tests/transaction/crash/test_healing_steps.py tests/read/broker/test_cut_sources.py
 
+# What is run on each version of Spark beside the lock's: the README's program, kills, restarts, replay, state, batch jobs.
+ON_EACH_SPARK := tests/docs/test_blocks_run.py::test_page[README] tests/spark/crash tests/spark/unit/jvm tests/read/broker/test_reader_without_limits.py \
+	$(patsubst %,tests/spark/broker/test_%.py,precedence_rows precedence_topics precedence_mixed planner_killed ends_by_itself write source source_refusals \
+	source_columns small_batches job_internals query_internals plan_internals proof)
+
 # uv does not read where pip is told to fetch from.
 INDEX = index="$${UV_DEFAULT_INDEX:-$${PIP_INDEX_URL:-$$($(BIN)/python -m pip config get global.index-url 2>/dev/null)}}"; \
 	if [ -n "$$index" ]; then export UV_DEFAULT_INDEX="$$index"; fi;
@@ -34,7 +39,7 @@ export UV_PYTHON_DOWNLOADS := never
 # Spark starts a Python process for each thing that it plans: without compiled modules, each of them compiles pandas and PySpark anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java kafka warm test test-exhaustive test-versions check lint format types layers docs documents demo connect-demo streams-demo twophase-demo model fuzz storm bench timeline lock clean mirror-demo oracle-connect oracle-streams
+.PHONY: help setup java kafka warm test test-exhaustive test-versions test-spark check lint format types layers docs documents demo connect-demo streams-demo twophase-demo model fuzz storm bench timeline lock clean mirror-demo oracle-connect oracle-streams
 
 help:  ## show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
@@ -78,6 +83,26 @@ test-versions: java setup  ## run the tests of the core against a broker, the ki
 	echo "Apache Kafka $$version"; export SEMEL_KAFKA_VERSION=$$version; \
 	$(BIN)/python -m semel.sandbox && $(SUITE) $(ON_EACH_VERSION) $(ARGS) && $(SUITE) -m exhaustive $(WHOLE_ON_EACH_VERSION) $(ARGS) || exit 1; \
 	done
+
+test-spark: VERSIONS = 4.0.5 4.1.4 4.2.1
+test-spark: kafka  ## run the README's program, kills, restarts, replay, state and batch jobs on other versions of PySpark (VERSIONS)
+	@for version in $(VERSIONS); do \
+	echo "PySpark $$version"; $(MAKE) --no-print-directory .venv-spark-$$version/.ready || exit 1; python=.venv-spark-$$version/bin/python; \
+	case $$version in 4.3.*) newer=none;; 4.2.*) newer=spark_4_3;; *) newer="spark_4_3 or spark_4_2";; esac; \
+	$$python -m semel.testing.spark.spark_home && PATH="$(CURDIR)/.venv-spark-$$version/bin:$$PATH" $$python -m pytest \
+	--numprocesses $(JOBS) --dist loadfile --durations 30 -m "not exhaustive and not ($$newer)" $(ON_EACH_SPARK) $(ARGS) || exit 1; \
+	done
+
+# The lock, with another PySpark and the Py4J that it asks for.
+.venv-spark-%/.ready: $(READY)
+	@echo "setting up .venv-spark-$*"
+	@test -x .venv-spark-$*/bin/python || $(PYTHON) -m venv .venv-spark-$*
+	@sed -E '/^(pyspark|py4j)==/,/[^\\]$$/d' requirements.txt > .venv-spark-$*/requirements.txt
+	@$(INDEX) export VIRTUAL_ENV="$(CURDIR)/.venv-spark-$*"; \
+	$(BIN)/uv pip sync --quiet --no-build-isolation --require-hashes .venv-spark-$*/requirements.txt && \
+	$(BIN)/uv pip install --quiet --no-build-isolation --constraint .venv-spark-$*/requirements.txt pyspark==$* && \
+	$(BIN)/uv pip install --quiet --no-build-isolation --no-deps --config-setting editable_mode=compat --editable .
+	@touch $@
 
 check: lint format types layers docs documents  ## lint, format, types, import rules, the site, code in the documents (with -k: all of them, also after one failed)
 
@@ -146,5 +171,5 @@ lock: setup  ## pin the newest packages that pyproject.toml allows
 	$(BIN)/uv pip compile $$options --constraint requirements.txt --group setup --output-file requirements-setup.txt
 
 clean:  ## remove .venv and everything that was built; the cache with Kafka stays
-	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse metastore_db derby.log artifacts
+	rm -rf $(VENV) .venv-spark-* build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse metastore_db derby.log artifacts
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

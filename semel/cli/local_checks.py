@@ -112,7 +112,13 @@ def _installed(name: str) -> str | None:
 
 
 def _compared(name: str, version: str, wanted: SpecifierSet) -> Check:
-    if wanted.contains(Version(version).base_version):  # a release candidate counts as its release
+    release = Version(version).base_version  # a release candidate counts as its release
+    if wanted.contains(release):
         return Check(name, f"{version} (wanted {wanted})", Result.OK)
+    if name == "pyspark" and SpecifierSet(",".join(str(one) for one in wanted if "<" not in str(one))).contains(
+        release
+    ):
+        advice = "semel was not tested with it. What a query needs and this Spark lacks is refused by name."
+        return Check(name, f"{version}, and {wanted} is wanted", Result.WARNING, advice)
     advice = f"semel was made and tested with {name} {wanted}: install that."
     return Check(name, f"{version}, and {wanted} is wanted", Result.REFUSED, advice)

@@ -6,5 +6,6 @@
 ``context``          the SparkContext of this process, and its Java
 ``lineage``          the RDDs and columns that a DataFrame is made of
 ``values``           what they return, as plain values
+``versions``         what differs between Spark's minor versions
 ===================  =================================================================================================
 """

@@ -31,6 +31,7 @@ from semel.spark.jvm.values import (
     Statefulness,
     Trigger,
 )
+from semel.spark.jvm.versions import current
 
 __all__ = [
     "callback",
@@ -48,18 +49,13 @@ __all__ = [
     "stopping",
 ]
 
-#: Plain micro-batches. Asynchronous progress tracking has a class of its own, and writes its offset log behind the
-#: batches, not before them.
-MICRO_BATCH = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
 #: How Spark says so: it has no class of its own for them.
 _LOST = ("A shuffle map stage with indeterminate output was failed and retried", "ExecutorLostFailure")
-#: What every physical operator that keeps state between batches implements, those that run Python included.
-STATEFUL_OPERATOR = "org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperator"
 PYTHON_TABLE = "org.apache.spark.sql.execution.datasources.v2.python.PythonTable"
 #: Logical operators that keep state where their input is a stream; a join does where both its sides are.
 STATEFUL_LOGICAL = frozenset(
     """Aggregate Deduplicate DeduplicateWithinWatermark Distinct FlatMapGroupsInPandasWithState FlatMapGroupsWithState
-    GlobalLimit LocalLimit TransformWithState TransformWithStateInPySpark""".split()
+    GlobalLimit LocalLimit TransformWithState""".split()
 )
 WATERMARKS = ("EventTimeWatermark", "UpdateEventTimeWatermarkColumn")
 #: The folder that Spark makes for a query without a checkpoint location, and deletes when the run ends.
@@ -82,7 +78,7 @@ def pinned(what: str) -> Iterator[None]:
         raise Unsupported(
             f"Spark {pyspark.__version__} does not show {what} ({type(error).__name__}:"
             f" {str(error).splitlines()[0]}). Nothing was written: without it exactly-once cannot be kept. Use"
-            " PySpark 4.2 or 4.3.",
+            " PySpark 4.0 to 4.3.",
             tag="SPARK_INTERNALS",
         ) from error
 
@@ -124,6 +120,7 @@ def find_query(df: DataFrame, query: str) -> Execution:
             checkpoint=checkpoint,
             temporary=TEMPORARY.search(checkpoint) is not None,
             trigger=_trigger(execution),
+            limits_each_batch=current().limits_each_batch,
             jvm_execution=execution,
         )
 
@@ -157,7 +154,7 @@ def _running(df: DataFrame) -> Any:
 
 def _check_kind(execution: Any) -> None:
     kind = execution.getClass().getName()
-    if kind != MICRO_BATCH:
+    if kind != current().micro_batch:
         raise Unsupported(
             f"the query runs as {kind.rpartition('.')[2]}, and exactly-once needs plain micro-batches, whose offsets"
             " are logged before they run. Nothing was written. Start it without asyncProgressTrackingEnabled and"
@@ -181,11 +178,12 @@ def sources(execution: Execution) -> tuple[SourceInfo, ...]:
     A Python data source is known by its table, which has the name that ``format`` was given.
     """
     with pinned("the sources of a query"):
-        streams, keys = execution.jvm_execution.sources(), execution.jvm_execution.sourceToIdMap()
+        streams = items(execution.jvm_execution.sources())
+        keys = current().source_keys(execution.jvm_execution, streams)
         leaves = [leaf for leaf in nodes(execution.jvm_execution.logicalPlan()) if simple_name(leaf) in _RELATIONS]
-        if len(leaves) != streams.size():
-            raise AttributeError(f"{streams.size()} sources, and {len(leaves)} relations in the plan")
-        return tuple(_source(leaf, stream, keys) for leaf, stream in zip(leaves, items(streams), strict=True))
+        if len(leaves) != len(streams):
+            raise AttributeError(f"{len(streams)} sources, and {len(leaves)} relations in the plan")
+        return tuple(_source(*source) for source in zip(leaves, streams, keys, strict=True))
 
 
 #: The relations of a running plan, and what each calls its stream: sources of the second API, which Python's are, and
@@ -193,24 +191,23 @@ def sources(execution: Execution) -> tuple[SourceInfo, ...]:
 _RELATIONS = {"StreamingDataSourceV2ScanRelation": "stream", "StreamingExecutionRelation": "source"}
 
 
-def _source(leaf: Any, stream: Any, keys: Any) -> SourceInfo:
+def _source(leaf: Any, stream: Any, key: str) -> SourceInfo:
     kind = simple_name(leaf)
     if not getattr(leaf, _RELATIONS[kind])().equals(stream):
         raise AttributeError("the plan's relations are not in the order of the sources")
     relation = leaf.relation() if kind == "StreamingDataSourceV2ScanRelation" else leaf
-    name = relation.sourceIdentifyingName().nameOpt()
     ours = (
         relation is not leaf
         and relation.table().getClass().getName() == PYTHON_TABLE
         and relation.table().name() == "semel"
     )
-    group = relation.options().get("kafka.group.id") if ours else None
-    return SourceInfo(
-        str(name.get()) if name.isDefined() else None,
-        str(keys.apply(stream)),
-        ours,
-        str(group) if group is not None else None,
-    )
+    group, most = (_option(relation, name) if ours else None for name in ("kafka.group.id", "maxOffsetsPerTrigger"))
+    return SourceInfo(current().source_name(relation), key, ours, group, most)
+
+
+def _option(relation: Any, name: str) -> str | None:
+    value = relation.options().get(name)
+    return None if value is None else str(value)
 
 
 def judge_plan(df: DataFrame, execution: Execution, batch: int) -> Plan:
@@ -229,7 +226,7 @@ def judge_plan(df: DataFrame, execution: Execution, batch: int) -> Plan:
         # Not the batch's analysed plan: there files are no streaming relations any more, and the batch's time makes it
         # non-deterministic.
         logical = execution.jvm_execution.logicalPlan()
-        stateful = _jvm(df).java.lang.Class.forName(STATEFUL_OPERATOR)
+        stateful = _jvm(df).java.lang.Class.forName(current().stateful_operator)
         physical, planned = nodes(last.executedPlan()), nodes(logical)
         keep = [simple_name(n) for n in physical if stateful.isInstance(n)] + [
             simple_name(n) for n in planned if _keeps_state(n)
@@ -250,7 +247,7 @@ def _keeps_state(node: Any) -> bool:
     name = simple_name(node)
     if name == "Join":
         return bool(node.left().isStreaming() and node.right().isStreaming())
-    return name in STATEFUL_LOGICAL and bool(node.isStreaming())
+    return (name in STATEFUL_LOGICAL or name == current().python_state) and bool(node.isStreaming())
 
 
 def offset_log_entry(execution: Execution, batch: int) -> OffsetLogEntry | None:
@@ -264,7 +261,7 @@ def offset_log_entry(execution: Execution, batch: int) -> OffsetLogEntry | None:
         if not found.isDefined():
             return None
         logged = found.get()
-        version = int(logged.version())
+        version = current().offset_log_version(logged)
         return OffsetLogEntry(version, _offsets(logged, version))
 
 
@@ -285,6 +282,9 @@ def _text(option: Any) -> str | None:
     return str(option.get().json()) if option.isDefined() else None
 
 
+_VALIDATION = "spark.sql.streaming.stateStore.commitValidation.enabled"
+
+
 def settings(df: DataFrame) -> Settings:
     """Return the settings in force.
 
@@ -294,11 +294,11 @@ def settings(df: DataFrame) -> Settings:
     with pinned("the settings of its state store and its scheduler"):
         return Settings(
             state_format=int(str(conf.get("spark.sql.streaming.stateStore.checkpointFormatVersion"))),
-            commit_validation=_true(conf.get("spark.sql.streaming.stateStore.commitValidation.enabled")),
+            commit_validation=current().validates_state and _true(conf.get(_VALIDATION)),
             pipelined=_true(core.get("spark.python.udf.pipelined.enabled")),
             retained_stages=int(str(core.get("spark.ui.retainedStages", "1000"))),
             retained_jobs=int(str(core.get("spark.ui.retainedJobs", "1000"))),
-            domain_sockets=_true(core.get("spark.python.unix.domain.socket.enabled")),
+            domain_sockets=_true(core.get(sockets)) if (sockets := current().domain_sockets) else None,
         )
 
 

@@ -58,7 +58,8 @@ class Execution:
     """A running query: what does not change while it runs. ``jvm_execution`` is Spark's own object, for this
     package only.
 
-    ``checkpoint`` is a URI, also where the user gave a path.
+    ``checkpoint`` is a URI, also where the user gave a path. ``limits_each_batch``: a run that ends by itself makes as
+    many batches as the limits of its sources ask for. Spark before 4.2 makes one.
     """
 
     query: str
@@ -67,6 +68,7 @@ class Execution:
     checkpoint: str
     temporary: bool
     trigger: Trigger
+    limits_each_batch: bool
     jvm_execution: Any = field(repr=False, compare=False)
 
 
@@ -86,14 +88,15 @@ class SourceInfo:
     """One source of a query. ``key`` is what version 2 of the offset log knows it by; version 1 knows it by its
     position.
 
-    ``ours``: it is ``format("semel")``; ``group`` is its option ``kafka.group.id``. A source that the query uses twice
-    stands here twice, with one key.
+    ``ours``: it is ``format("semel")``; ``group`` is its option ``kafka.group.id``, ``most`` its
+    ``maxOffsetsPerTrigger``. A source that the query uses twice stands here twice, with one key.
     """
 
     name: str | None
     key: str
     ours: bool
     group: str | None = None
+    most: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +160,7 @@ class Job:
 class Settings:
     """Settings of Spark that a guarantee rests on, as they are in force for this query.
 
-    ``domain_sockets`` is about speed alone: how Spark speaks to its Python workers.
+    ``domain_sockets`` is about speed alone: how Spark speaks to its Python workers. None if this Spark has no choice.
     """
 
     state_format: int
@@ -165,4 +168,4 @@ class Settings:
     pipelined: bool
     retained_stages: int
     retained_jobs: int
-    domain_sockets: bool = False
+    domain_sockets: bool | None = False

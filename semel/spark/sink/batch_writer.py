@@ -19,7 +19,6 @@ from difflib import get_close_matches
 from itertools import accumulate
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from semel.errors import ConfigError
@@ -27,7 +26,7 @@ from semel.records.codecs import Codec
 from semel.settings import nearest
 from semel.spark.job.proof import FORGOTTEN, STALE, Proof
 from semel.spark.job.run import cancel_jobs_after
-from semel.spark.jvm import lineage
+from semel.spark.jvm import lineage, versions
 from semel.spark.metrics.meter import TopicTotals
 from semel.spark.sink import write_stage
 from semel.spark.sink.encode_stage import COLUMNS, Encoder
@@ -224,7 +223,8 @@ def _place(
     first = dict(zip(names, accumulate((topics[name].partitions for name in names), initial=0), strict=False))
     codec, most = Codec.parse(client.config.compression_type), client.config.max_request_size
     encoder = Encoder(topic, topics, first, tasks, not any_partition, codec, most)
-    shuffled = df.mapInArrow(SealedStage(*pack(encoder)), COLUMNS).repartitionById(tasks, f.col("slot"))
+    encoded = df.mapInArrow(SealedStage(*pack(encoder)), COLUMNS)
+    shuffled = versions.current().repartition_by_slot(encoded, tasks, "slot")
     return _Placement(shuffled, shares, topics, WriteSettings(None, tuple(topics), encoded=True))
 
 

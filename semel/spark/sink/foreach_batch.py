@@ -244,9 +244,22 @@ def _check_run(df: DataFrame, query: Query, *, exactly_once: bool) -> None:
     """Refuse a query whose batches cannot be recognised after a restart, and log what is seldom meant."""
     _warn_of_source_columns(df, query)
     note_slow_sockets(query.settings)
+    _check_all_is_read(query)
     if exactly_once:
         _check_query(query)
         check_settings(df.sparkSession, query.settings)
+
+
+def _check_all_is_read(query: Query) -> None:
+    """Refuse a limit for the one batch that Spark before 4.2 makes of a run that ends by itself."""
+    most = next((source.most for source in query.sources if source.most is not None), None)
+    if most is not None and query.ends_by_itself and not query.execution.limits_each_batch:
+        raise Unsupported(
+            f"this Spark makes one batch of a query with {query.trigger.value}: maxOffsetsPerTrigger={most} would leave"
+            " the other rows unread. Nothing was written. (1) Remove it. (2) Use processingTime, processAllAvailable()"
+            " and stop(). (3) Use PySpark 4.2 or newer.",
+            tag="ONE_BATCH",
+        )
 
 
 def _check_query(query: Query) -> None:
@@ -284,7 +297,7 @@ def check_settings(spark: SparkSession, settings: Settings) -> None:
 
 def note_slow_sockets(settings: Settings) -> None:
     """Log that tasks wait for their Python, which one setting of Spark spares them (docs/decisions/0019)."""
-    if not settings.domain_sockets:
+    if settings.domain_sockets is False:
         log.info(
             "spark.python.unix.domain.socket.enabled is off: each Python task waits 40 ms for its first bytes. Set it"
             " to true where Spark is started."

@@ -17,25 +17,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from pyspark.sql import types as t
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 
 from semel.config import ClientConfig
 from semel.errors import ConfigError, Unsupported
 from semel.read import Range, Reader, check_ranges
 from semel.records.timestamps import TimestampOverflow
+from semel.spark.jvm import versions
+from semel.spark.jvm.versions.planner import Limits
 from semel.spark.source.batch_ranges import split_into_tasks
-from semel.spark.source.options import Limits, SourceOptions
+from semel.spark.source.options import SourceOptions
 from semel.spark.source.stream import StreamPlan
 from semel.spark.source.topics import SourceTopics
 from semel.spark.source_offset import SourceOffset, as_dict, parse
@@ -43,7 +38,7 @@ from semel.spark.version_guard import SealedPartition, SealedReader, pack
 from semel.spark.worker_client import client
 from semel.wire.client import Client
 
-__all__ = ["BatchReader", "SemelSource", "Slice", "StreamReader"]
+__all__ = ["BatchReader", "SemelSource", "Slice", "StreamPlanner"]
 
 _COLUMNS = [
     t.StructField("key", t.BinaryType()),
@@ -57,7 +52,6 @@ _COLUMNS = [
 _HEADERS = t.StructField(
     "headers", t.ArrayType(t.StructType([t.StructField("key", t.StringType()), t.StructField("value", t.BinaryType())]))
 )
-_UNLIMITED = Limits(None, None, 0)
 
 
 class SemelSource(DataSource):
@@ -79,9 +73,9 @@ class SemelSource(DataSource):
         """Return the reader of a batch query."""
         return BatchReader(self._checked(schema))
 
-    def streamReader(self, schema: t.StructType) -> StreamReader:
+    def streamReader(self, schema: t.StructType) -> DataSourceStreamReader:
         """Return the reader of a streaming query."""
-        return StreamReader(self._checked(schema))
+        return versions.current().stream_reader(StreamPlanner(self._checked(schema)))
 
     def writer(self, schema: t.StructType, overwrite: bool) -> NoReturn:
         """Refused: see the message."""
@@ -220,10 +214,8 @@ def _check_forwards(starts: Mapping[tuple[str, int], int], ends: Mapping[tuple[s
 # ---- streaming
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans the micro-batches of one run of a query, in one process that lives as long as the run, and reads them in
-    tasks.
-    """
+class StreamPlanner:
+    """Plans the micro-batches of one run of a query, for the reader of the Spark that runs (:class:`BatchPlanner`)."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -232,51 +224,39 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._client: Client | None = None
         self._plan: StreamPlan | None = None
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return SealedReader, pack(self._reading.rows)
-
     def _planning(self) -> StreamPlan:
         if self._plan is None:
             self._client = Client(self._options.config)
             self._plan = StreamPlan(self._client, self._options)
         return self._plan
 
-    def initialOffset(self) -> dict[str, Any]:
+    def sealed(self) -> tuple[object, ...]:
+        """Return what travels to tasks in place of the reader."""
+        return SealedReader, pack(self._reading.rows)
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of the options."""
+        return self._options.limits
+
+    def initial(self) -> dict[str, Any]:
         """Return where a new query starts, marked as such."""
         return as_dict(self._planning().initial())
 
-    def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limits of the options, as far as Spark has words for them. :meth:`latestOffset` knows the rest."""
-        limits = self._options.limits
-        if limits.most is not None:
-            return ReadMaxRows(limits.most)
-        return ReadMinRows(limits.least) if limits.least is not None else ReadAllAvailable()
-
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def next_end(self, start: dict[str, Any], limits: Limits) -> dict[str, Any]:
         """Return where the next batch ends."""
-        return as_dict(self._planning().advance(_offset(start), self._limits(limit)))
+        return as_dict(self._planning().advance(_offset(start), limits))
 
-    def _limits(self, limit: ReadLimit) -> Limits:
-        """Spark's word goes before the options, and it has none for both limits at once."""
-        mine = self._options.limits
-        if isinstance(limit, ReadMaxRows):
-            return replace(mine, most=limit.max_rows)
-        if isinstance(limit, ReadMinRows):
-            return replace(mine, most=None, least=limit.min_rows)
-        return _UNLIMITED
-
-    def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return where the topics ended when the last batch was planned. With the batch's own end, this is the lag in
-        the query's progress.
-        """
+    def reported(self) -> dict[str, Any] | None:
+        """Return where the topics ended when the last batch was planned."""
         reported = self._planning().reported
         return as_dict(reported) if reported is not None else None
 
-    def prepareForTriggerAvailableNow(self) -> None:
+    def freeze(self) -> None:
         """Take what is there now as all there is."""
         self._planning().freeze()
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+    def tasks(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the tasks of a batch."""
         return [Slice(ranges) for ranges in self._planning().tasks(_offset(start), _offset(end))]
 
@@ -284,7 +264,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Yield the rows of one partition."""
         return self._reading.rows(partition)
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Close the connections."""
         if self._client is not None:
             self._client.close()

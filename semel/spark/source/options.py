@@ -23,12 +23,13 @@ from semel.records.timestamps import TimestampOverflow
 from semel.settings import Setting, read_settings
 from semel.settings.fields import read_fields, setting, table_of
 from semel.settings.unused import warn_of_unused
+from semel.spark.jvm.versions.planner import Limits
 from semel.spark.options import group_of, kafka_properties, option_texts
 from semel.spark.source.selection import SELECTIONS, Selection, malformed, read_json, selection_of
 from semel.transaction.progress.topic import DEFAULT_TOPIC
 from semel.transaction.transactional_id import check_prefix
 
-__all__ = ["Limits", "Resume", "SourceOptions", "Start"]
+__all__ = ["Resume", "SourceOptions", "Start"]
 
 log = logging.getLogger("semel.spark")
 
@@ -80,15 +81,6 @@ class Resume:
 
 
 Start = StartSpec | Resume
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The limits of a micro-batch in offsets. ``delay_ms`` is the longest wait if there are too few."""
-
-    most: int | None
-    least: int | None
-    delay_ms: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

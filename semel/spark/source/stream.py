@@ -18,6 +18,7 @@ from semel.errors import ConfigError
 from semel.read import NO_END, Loss, Range, check_ranges
 from semel.read.data_loss import ends_of_epochs, report
 from semel.read.row_presence import hold_rows
+from semel.spark.jvm.versions.planner import Limits
 from semel.spark.source.batch_ranges import (
     PartitionPlan,
     apply_rate_limit,
@@ -26,7 +27,7 @@ from semel.spark.source.batch_ranges import (
     split_into_tasks,
     topic_ranges,
 )
-from semel.spark.source.options import Limits, SourceOptions
+from semel.spark.source.options import SourceOptions
 from semel.spark.source.topics import GONE, LatestOffset, SourceTopics
 from semel.spark.source.unsubscribed import drop_unsubscribed
 from semel.spark.source_offset import SourceOffset

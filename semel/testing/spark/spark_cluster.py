@@ -25,8 +25,6 @@ LOCAL_CLUSTER = "local-cluster[2,1,1024]"
 #: Everything but the Python workers in the driver's process. Four attempts of a task, as on a cluster; local mode has
 #: one by default.
 LOCAL = "local[2,4]"
-#: Spark's default one runs a system program several times a batch, to check whether a local file is a link.
-_FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 _numbers = count(1)
 
@@ -35,13 +33,16 @@ def conf() -> dict[str, str]:
     """Return Spark settings for a quick start, with ``SPARK_HOME`` at
     :func:`semel.testing.spark.spark_home.spark_home`.
     """
+    from semel.spark.jvm import versions  # with PySpark, which takes most of a second
+
     return {
         **dict.fromkeys(("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"), java_options()),
         "spark.driver.memory": "1g",
         "spark.executor.memory": "768m",
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
-        "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER,
+        # the default one runs a system program several times a batch, to check whether a local file is a link
+        "spark.sql.streaming.checkpointFileManagerClass": versions.current().local_checkpoints,
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.python.daemon.module": "semel.testing.spark.daemon",

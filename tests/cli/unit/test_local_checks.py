@@ -26,7 +26,9 @@ DECLARED = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_tex
         ("kafka-python<3.1,>=3.0.12", "3.0.9", Result.REFUSED),
         ("kafka-python<3.1,>=3.0.12", "3.1", Result.REFUSED),
         ('pyspark<4.4,>=4.3; extra == "spark"', "4.3.0.dev1", Result.OK),
-        ('pyspark<4.4,>=4.3; extra == "spark"', "4.2.9", Result.REFUSED),
+        ('pyspark<4.4,>=4.0; extra == "spark"', "4.0.5", Result.OK),
+        ('pyspark<4.4,>=4.0; extra == "spark"', "3.5.9", Result.REFUSED),
+        ('pyspark<4.4,>=4.0; extra == "spark"', "4.4.0", Result.WARNING),
         ('pyspark<4.4,>=4.3; extra == "spark"', None, Result.WARNING),
     ],
 )

@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit
 
 from semel.spark.source.datasource import SemelSource
 from tests.support.other_client import produce
+
+if TYPE_CHECKING:  # Spark before 4.2 has none
+    from pyspark.sql.streaming.datasource import ReadLimit
 
 Row = tuple[str, int, int, bytes | None]
 
@@ -39,18 +41,24 @@ def rows_of(reader: Any, partitions: list[InputPartition]) -> list[Row]:
     return found
 
 
+def _reader(made: SemelSource) -> Any:
+    """The reader of this Spark: with limits, from 4.2 on."""
+    return made.streamReader(made.schema())
+
+
 class Run:
     """One run of a streaming query with this checkpoint (``log``), up to the point where it is left."""
 
     def __init__(self, servers: str, log: list[str], *, available_now: bool = False, **options: Any) -> None:
         self.log = log
         made = source(servers, options)
-        self.reader = made.streamReader(made.schema())
+        self.reader = _reader(made)
         if available_now:
             self.reader.prepareForTriggerAvailableNow()
 
     def start_of(self, batch: int) -> dict[str, Any]:
-        return json.loads(self.log[batch - 1]) if batch else self.reader.initialOffset()
+        start: dict[str, Any] = json.loads(self.log[batch - 1]) if batch else self.reader.initialOffset()
+        return start
 
     def plan(self, limit: ReadLimit | None = None) -> bool:
         """Log the next batch; False if there is none."""

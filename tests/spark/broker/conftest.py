@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from semel.spark.jvm import status_store
+from tests.spark.support import bounded_runs
 from tests.spark.support.running_queries import PATIENCE
 from tests.spark.support.session import KEPT_STAGES
 from tests.spark.support.source_queries import Batches, Start
@@ -36,9 +36,12 @@ def start() -> Iterator[Start]:
     """Start streaming queries; they are stopped when the test ends."""
     queries: list[StreamingQuery] = []
 
-    def begin(df: DataFrame, callback: Batches, checkpoint: Path, **trigger: Any) -> StreamingQuery:
+    def begin(df: DataFrame, callback: Batches, checkpoint: Path, *, ends: bool = False) -> StreamingQuery:
         writer = df.writeStream.foreachBatch(callback).option("checkpointLocation", str(checkpoint))
-        queries.append(writer.trigger(**(trigger or {"processingTime": "100 milliseconds"})).start())
+        if ends:
+            queries.append(bounded_runs.start(writer))
+        else:
+            queries.append(writer.trigger(processingTime="100 milliseconds").start())
         return queries[-1]
 
     yield begin

@@ -27,14 +27,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 from semel.errors import Fenced, Unsupported
 from semel.spark.errors import QueryStopped, error
 from semel.spark.jvm import status_store, streaming_query
-from tests.spark.support.running_queries import PATIENCE, StandIn, ended_jobs, execution, numbers, start
+from tests.spark.support.running_queries import PATIENCE, ended_jobs, execution, numbers, standing_in, start
 from tests.spark.support.spark_books import job_group, many_jobs
 
 
 @pytest.fixture(scope="module", autouse=True)
-def stand_in(spark: SparkSession) -> None:
+def stand_in(spark: SparkSession) -> Iterator[None]:
     """In the sessions of this file, ``format("semel")`` is the stand-in."""
-    spark.dataSource.register(StandIn)
+    with standing_in(spark):
+        yield
 
 
 def test_stage_of_a_finished_job(spark: SparkSession) -> None:

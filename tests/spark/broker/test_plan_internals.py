@@ -14,16 +14,17 @@ from py4j.protocol import MEMORY_COMMAND_NAME
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.streaming.state import GroupStateTimeout
 
-from semel.spark.jvm import lineage, status_store, streaming_query
+from semel.spark.jvm import lineage, status_store, streaming_query, versions
 from semel.spark.jvm.values import Plan, Statefulness
-from tests.spark.support.running_queries import StandIn, answers, ended_jobs, execution, numbers
+from tests.spark.support.running_queries import answers, ended_jobs, execution, numbers, standing_in
 from tests.spark.support.spark_books import job_group
 
 
 @pytest.fixture(scope="module", autouse=True)
-def stand_in(spark: SparkSession) -> None:
+def stand_in(spark: SparkSession) -> Iterator[None]:
     """In the sessions of this file, ``format("semel")`` is the stand-in."""
-    spark.dataSource.register(StandIn)
+    with standing_in(spark):
+        yield
 
 
 # The plan
@@ -89,9 +90,10 @@ def test_every_witness_of_state_is_a_class_of_spark(spark: SparkSession) -> None
     """transformWithState needs packages that a test machine may lack, so its operators are pinned by their classes."""
     jvm: Any = spark._jvm
     load = jvm.java.lang.Class.forName
-    for name in streaming_query.STATEFUL_LOGICAL | set(streaming_query.WATERMARKS):
+    version = versions.current()
+    for name in streaming_query.STATEFUL_LOGICAL | {version.python_state, *streaming_query.WATERMARKS}:
         load(f"org.apache.spark.sql.catalyst.plans.logical.{name}")
-    operator = load(streaming_query.STATEFUL_OPERATOR)
+    operator = load(version.stateful_operator)
     for name in (
         "org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkExec",
         "org.apache.spark.sql.execution.python.streaming.FlatMapGroupsInPandasWithStateExec",

@@ -312,6 +312,7 @@ def test_topic_is_added_to_the_source(line: Line) -> None:
     assert len(seen) == len(set(seen)) == 200
 
 
+@pytest.mark.spark_4_3
 def test_source_is_added_by_its_name(line: Line) -> None:
     """It starts where it began, and the others go on; sources are known by name where the query names them."""
     line.spark.conf.set("spark.sql.streaming.queryEvolution.enableSourceEvolution", "true")

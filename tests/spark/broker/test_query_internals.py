@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,15 @@ from semel.spark.sink.reconcile import Run, Skip, reconcile
 from semel.spark.source_offset import SourceOffset, TopicOffset, parse
 from semel.transaction.progress.record import KafkaSource, OpaqueSource, Progress, TopicEnd
 from tests.spark.support.copy_query import cut
-from tests.spark.support.running_queries import PATIENCE, StandIn, answers, called, execution, numbers
+from tests.spark.support.running_queries import PATIENCE, answers, called, execution, numbers, standing_in
 from tests.spark.support.session import KEPT_STAGES
 
 
 @pytest.fixture(scope="module", autouse=True)
-def stand_in(spark: SparkSession) -> None:
+def stand_in(spark: SparkSession) -> Iterator[None]:
     """In the sessions of this file, ``format("semel")`` is the stand-in."""
-    spark.dataSource.register(StandIn)
+    with standing_in(spark):
+        yield
 
 
 def ours(spark: SparkSession, name: str | None = None) -> DataFrame:
@@ -98,12 +99,14 @@ def test_triggers_that_end_by_themselves(
     assert found.trigger is expected
 
 
+@pytest.mark.spark_4_2
 def test_every_trigger_has_the_name_of_a_class_of_spark(spark: SparkSession) -> None:
     jvm: Any = spark._jvm
     for trigger in Trigger:
         jvm.java.lang.Class.forName(f"org.apache.spark.sql.execution.streaming.{trigger.value}")
 
 
+@pytest.mark.spark_4_2
 def test_sources_in_python_cannot_report_lag_as_spark_names_it(spark: SparkSession) -> None:
     """docs/metrics.md says so. Where this fails, semel can give ``avgOffsetsBehindLatest`` and its likes."""
     jvm: Any = spark._jvm
@@ -182,6 +185,7 @@ def test_source_used_twice_is_two_sources(spark: SparkSession) -> None:
     assert entry.offsets["0"] == entry.offsets["1"]
 
 
+@pytest.mark.spark_4_2
 def test_source_used_twice_has_one_key_in_version_2_of_the_log(
     spark: SparkSession, setting: Callable[[str, str], None]
 ) -> None:
@@ -193,6 +197,7 @@ def test_source_used_twice_has_one_key_in_version_2_of_the_log(
     assert list(entry.offsets) == ["1"]
 
 
+@pytest.mark.spark_4_2
 def test_two_sources_in_version_2_of_the_log(spark: SparkSession, setting: Callable[[str, str], None]) -> None:
     setting("spark.sql.streaming.offsetLog.formatVersion", "2")
     _, [(sources, entry)] = answers(keys(ours(spark)).union(keys(numbers(spark))), ask_sources)
@@ -200,6 +205,7 @@ def test_two_sources_in_version_2_of_the_log(spark: SparkSession, setting: Calla
     assert set(entry.offsets) == {"0", "1"}
 
 
+@pytest.mark.spark_4_3
 def test_sources_with_names(spark: SparkSession, setting: Callable[[str, str], None]) -> None:
     setting("spark.sql.streaming.queryEvolution.enableSourceEvolution", "true")
     _, [(sources, entry)] = answers(keys(numbers(spark, "left")).union(keys(ours(spark, "right"))), ask_sources)
@@ -210,6 +216,7 @@ def test_sources_with_names(spark: SparkSession, setting: Callable[[str, str], N
 # Settings, stages
 
 
+@pytest.mark.spark_4_2
 def test_settings_in_force(spark: SparkSession, setting: Callable[[str, str], None]) -> None:
     plain = Settings(
         state_format=1,

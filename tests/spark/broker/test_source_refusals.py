@@ -46,14 +46,14 @@ def test_lost_rows_stop_the_query_and_our_error_comes_out(
     create(servers, topic)
     add(servers, topic, 0, 10)
     options = {"subscribe": topic, "startingOffsets": "earliest"}
-    finish(start(stream(spark, servers, **options), Batches(), tmp_path, availableNow=True))
+    finish(start(stream(spark, servers, **options), Batches(), tmp_path, ends=True))
     add(servers, topic, 10, 30)
     delete_records(servers, topic, 0, 20)
-    found = failure(start(stream(spark, servers, **options), Batches(), tmp_path, availableNow=True))
+    found = failure(start(stream(spark, servers, **options), Batches(), tmp_path, ends=True))
     assert isinstance(found, DataLoss)
     assert "[10, 20)" in found.message
     batches = Batches()
-    finish(start(stream(spark, servers, **options, failOnDataLoss=False), batches, tmp_path, availableNow=True))
+    finish(start(stream(spark, servers, **options, failOnDataLoss=False), batches, tmp_path, ends=True))
     assert batches.all == texts(20, 30)
 
 

@@ -28,6 +28,7 @@ from semel.spark import keep_running
 from semel.steps import OwnerStep, ParticipantStep, SinkStep
 from semel.testing.crash import Action, CrashPlan, CrashPoint
 from tests.spark.programs.stateful import Stateful
+from tests.spark.support import bounded_runs
 from tests.spark.support.copy_query import Crashed, Line, crash_before, crash_behind, killing
 from tests.spark.support.stateful_plans import (
     FORMAT,
@@ -104,7 +105,7 @@ def run_through_failures(line: Line, plan: Any) -> None:
         writer = (killing(rows, killed) if first else rows).writeStream.foreachBatch(
             sink if first else crash_behind(4)(sink)
         )
-        return writer.option("checkpointLocation", str(line.checkpoint)).trigger(availableNow=True).start()
+        return bounded_runs.start(writer.option("checkpointLocation", str(line.checkpoint)))
 
     with pytest.raises(StreamingQueryException, match="Crashed"):
         keep_running(start)

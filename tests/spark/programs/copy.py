@@ -17,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from semel.spark import KafkaSink
 from tests.spark.programs.begin import begin
+from tests.spark.support import bounded_runs
 from tests.spark.support.topics_and_drivers import Copy
 
 
@@ -36,12 +37,7 @@ def start(spark: SparkSession, copy: Copy) -> StreamingQuery:
         number = f.get_json_object(f.col("value").cast("string"), "$.id").cast("int")
         rows = rows.withColumn("topic", names[(number / 2).cast("int") % len(copy.topics)])
     sink = KafkaSink(transactionalIdPrefix=copy.prefix, **where, **kafka, **copy.sink)
-    return (
-        rows.writeStream.foreachBatch(sink)
-        .option("checkpointLocation", copy.checkpoint)
-        .trigger(availableNow=True)
-        .start()
-    )
+    return bounded_runs.start(rows.writeStream.foreachBatch(sink).option("checkpointLocation", copy.checkpoint))
 
 
 def main(copies: list[Copy]) -> None:
@@ -51,7 +47,7 @@ def main(copies: list[Copy]) -> None:
     if len(copies) > 1:
         begin(spark, copies[0].servers, copies[0].source, f"{copies[0].checkpoint}-begin")
     for query in [start(spark, copy) for copy in copies]:
-        query.awaitTermination()
+        bounded_runs.finish(query)
     spark.stop()
 
 

@@ -20,6 +20,7 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from semel.spark import KafkaSink
 from semel.steps import Step, reached
+from tests.spark.support import bounded_runs
 from tests.spark.support.json_argument import Argument
 
 __all__ = ["FunctionStep", "Identity"]
@@ -63,7 +64,7 @@ def main(job: Identity) -> None:
     )
     sink = KafkaSink(topic=job.target, transactionalIdPrefix=job.target, **kafka)
     writer = answers.writeStream.foreachBatch(sink).option("checkpointLocation", job.checkpoint)
-    writer.trigger(availableNow=True).start().awaitTermination()
+    bounded_runs.finish(bounded_runs.start(writer))
     spark.stop()
 
 

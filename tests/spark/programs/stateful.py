@@ -15,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from semel.spark import KafkaSink, keep_running
 from tests.spark.programs.begin import begin
+from tests.spark.support import bounded_runs
 from tests.spark.support.json_argument import Argument
 from tests.spark.support.stateful_plans import FORMAT, PER_BATCH, PROVIDER, QUERIES
 
@@ -49,7 +50,7 @@ def keep(spark: SparkSession, job: Stateful, name: str) -> None:
             .foreachBatch(sink)
             .option("checkpointLocation", f"{job.directory}/{name}")
         )
-        return writer.trigger(availableNow=True).start()
+        return bounded_runs.start(writer)
 
     keep_running(start)
 

@@ -59,6 +59,7 @@ from semel.spark.jvm import lineage, status_store
 from semel.spark.sink import write_stage
 from semel.transaction.ticket import Receipt
 from tests.spark.programs.executors import executor_of_this, executors, kill_executors, tasks_at_work, write_number
+from tests.spark.support import bounded_runs
 from tests.spark.support.json_argument import Argument
 from tests.spark.support.spark_books import FORGETFUL, many_jobs, many_stages
 from tests.support.waiting import wait_for
@@ -241,7 +242,7 @@ def run_query(spark: SparkSession, job: Twice) -> None:
 
     def start() -> StreamingQuery:
         writer = _keyed(rows).writeStream.foreachBatch(lose).option("checkpointLocation", f"{job.directory}/checkpoint")
-        return writer.trigger(availableNow=True).start()
+        return bounded_runs.start(writer)
 
     if job.shape == "forgotten in front":
         _beside(partial(many_stages, spark, FORGETFUL))

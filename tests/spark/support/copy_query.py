@@ -1,7 +1,7 @@
 """A query that copies one topic to another inside the test process, run as often as a test likes: with this checkpoint
 or that one, until it ends.
 
-A run is ``availableNow``: it ends when it has read what was there at its start, or with our own error.
+A run ends by itself when it has read what was there at its start, or with our own error.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pyspark.sql import DataFrame, SparkSession
 from semel.sandbox import Sandbox
 from semel.spark import KafkaSink, error
 from semel.testing.history import assert_exactly_once
+from tests.spark.support import bounded_runs
 from tests.spark.support.topics_and_drivers import create, unique
-from tests.support.waiting import PATIENCE_S
 
 Callback = Callable[[DataFrame, int], None]
 
@@ -99,15 +99,12 @@ class Line:
         sink = self.sink(**options)
         writer = rows.writeStream.foreachBatch(around(sink) if around else sink).outputMode(mode)
         writer = writer.option("checkpointLocation", str(checkpoint or self.checkpoint))
-        query = (writer.queryName(name) if name else writer).trigger(availableNow=True).start()
         try:
-            assert query.awaitTermination(PATIENCE_S), "the query did not end"
+            bounded_runs.finish(bounded_runs.start(writer.queryName(name) if name else writer))
         except StreamingQueryException as raised:
             if "Crashed" in str(raised):
                 raise Crashed from None
             raise (error(raised) or raised) from None
-        finally:
-            query.stop()
 
     def assert_exact(self) -> None:
         """Every row of the source is in the output once, in its order."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,19 +28,21 @@ class StandInReader(DataSourceStreamReader):
 
     def __init__(self) -> None:
         self.asked = 0
+        self.last: dict[str, Any] | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         return as_dict(SourceOffset("c", {"in": TopicOffset("t", {0: 5}, {0: 5})}, initial=True))
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: object = None) -> dict[str, Any]:
-        before = start or self.initialOffset()
+        before = start or self.last or self.initialOffset()
         ends = {int(p): int(end) for p, end in before["topics"]["in"]["end"].items()}
         began = {int(p): int(end) for p, end in before["topics"]["in"]["began"].items()}
         ends[0] += 5
         if ends[0] >= 20:
             began.setdefault(1, 3)
             ends[1] = ends.get(1, 3) + 1
-        return as_dict(SourceOffset("c", {"in": TopicOffset("t", began, ends)}))
+        self.last = as_dict(SourceOffset("c", {"in": TopicOffset("t", began, ends)}))
+        return self.last
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         return [InputPartition(0)]
@@ -70,6 +73,28 @@ def numbers(spark: SparkSession, name: str | None = None) -> DataFrame:
 
 
 Ask = Callable[[DataFrame, int], T]
+
+
+@contextmanager
+def standing_in(spark: SparkSession) -> Iterator[None]:
+    """In this session, ``format("semel")`` is the stand-in.
+
+    Spark before 4.2 lets none take the place of a data source that it has found among Python's packages: it is made to
+    find none.
+    """
+    jvm: Any = spark._jvm
+
+    def scala_object(name: str) -> Any:
+        return jvm.java.lang.Class.forName(f"{name}$").getField("MODULE$").get(None)
+
+    manager = scala_object("org.apache.spark.sql.execution.datasources.DataSourceManager")
+    packaged, put = manager.dataSourceBuilders(), getattr(manager, "dataSourceBuilders_$eq")
+    put(jvm.scala.Option.apply(scala_object("scala.collection.immutable.Map$EmptyMap")))
+    try:
+        spark.dataSource.register(StandIn)
+        yield
+    finally:
+        put(packaged)
 
 
 def start(

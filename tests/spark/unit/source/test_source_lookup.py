@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import types as t
-from pyspark.sql.datasource import CaseInsensitiveDict, DataSource, InputPartition
+from pyspark.sql.datasource import CaseInsensitiveDict, DataSource, DataSourceStreamReader, InputPartition
 
 import pyspark_semel
 import semel
 from semel.errors import ConfigError, Unsupported
 from semel.read import Range
-from semel.spark.source.datasource import BatchReader, SemelSource, Slice, StreamReader
+from semel.spark.source.datasource import BatchReader, SemelSource, Slice
 
 OPTIONS = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "in"}
 
@@ -98,7 +98,7 @@ def test_the_found_class_gives_everything_on_to_the_source() -> None:
     assert isinstance(found, DataSource)
     assert found.name() == SemelSource.name() == "semel"
     assert isinstance(found.reader(found.schema()), BatchReader)
-    assert isinstance(found.streamReader(found.schema()), StreamReader)
+    assert isinstance(found.streamReader(found.schema()), DataSourceStreamReader)
     assert pickle.loads(pickle.dumps(pyspark_semel.DefaultSource)) is pyspark_semel.DefaultSource
 
 

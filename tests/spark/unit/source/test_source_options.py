@@ -11,7 +11,8 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 
 from semel.errors import ConfigError, Unsupported
 from semel.read import AtOffsets, AtTimestamp, Earliest, Latest
-from semel.spark.source.options import Limits, Resume, SourceOptions
+from semel.spark.jvm.versions.planner import Limits
+from semel.spark.source.options import Resume, SourceOptions
 from semel.spark.source.selection import Assign, Subscribe, SubscribePattern
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
