@@ -34,7 +34,7 @@ export UV_PYTHON_DOWNLOADS := never
 # Spark starts a Python process for each thing that it plans: without compiled modules, each of them compiles pandas and PySpark anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java kafka warm test test-exhaustive test-versions check lint format types layers docs documents demo connect-demo streams-demo twophase-demo model fuzz storm bench lock clean mirror-demo oracle-connect
+.PHONY: help setup java kafka warm test test-exhaustive test-versions check lint format types layers docs documents demo connect-demo streams-demo twophase-demo model fuzz storm bench lock clean mirror-demo oracle-connect oracle-mirror
 
 help:  ## show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
@@ -115,6 +115,9 @@ twophase-demo: kafka  ## see it with PostgreSQL: a table and a topic under SIGKI
 
 oracle-connect: setup  ## ask Kafka Connect's own converters and transformations again, for tests/connect/oracle/answers.json
 	@$(BIN)/python -m tests.connect.oracle
+
+oracle-mirror: setup  ## ask MirrorMaker 2's own classes again, for tests/mirror/oracle/answers.json
+	@$(BIN)/python -m tests.mirror.oracle
 
 mirror-demo: kafka  ## see the mirror: two clusters, driver and executors killed under load, and not one record lost or doubled
 	@$(BIN)/python -m examples.demos.mirror
