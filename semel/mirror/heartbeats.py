@@ -39,7 +39,7 @@ def emitting(pairs: Sequence[HeartbeatConfig]) -> Iterator[None]:
 
 def _work_of(pair: HeartbeatConfig) -> PeriodicWork:
     emitter, lacking = _Emitter(pair), "heartbeats are not written"
-    return PeriodicWork(pair.title, lacking, emitter.emit, emitter.close, pair.interval_s, at_once=False)
+    return PeriodicWork(pair.title, lacking, emitter.emit, emitter.close, pair.interval_s, at_once=True)
 
 
 class _Emitter:
