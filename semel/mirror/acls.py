@@ -47,7 +47,8 @@ class AclFollower:
         self._source = Client(ClientConfig.parse(config.source))
         self._target = Client(ClientConfig.parse(config.target))
         self._said = False
-        self._work = PeriodicWork(config.title, "access rights are not synced", self._sync, config.acls_s, at_once=True)
+        lacking = "access rights are not synced"
+        self._work = PeriodicWork(config.title, lacking, self._sync, self._release, config.acls_s, at_once=True)
 
     def start(self) -> None:
         """Sync from now on, in a thread of its own."""
@@ -61,8 +62,9 @@ class AclFollower:
 
     def close(self) -> None:
         """End the thread, and close the clients."""
-        self._work.stop()
-        self._work.join()
+        self._work.close()
+
+    def _release(self) -> None:
         self._source.close()
         self._target.close()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 from semel.config import ClientConfig
 from semel.mirror.config.flow_config import HeartbeatConfig
@@ -25,20 +25,21 @@ __all__ = ["emitting"]
 @contextmanager
 def emitting(pairs: Sequence[HeartbeatConfig]) -> Iterator[None]:
     """Write the heartbeats of the pairs until the block is left."""
-    with ExitStack() as ending:
-        works = []
-        for pair in pairs:
-            emitter = _Emitter(pair)
-            ending.callback(emitter.close)
-            work = PeriodicWork(pair.title, "heartbeats are not written", emitter.emit, pair.interval_s, at_once=False)
-            ending.callback(work.join)
-            works.append(work)
+    works = [_work_of(pair) for pair in pairs]
+    try:
+        for work in works:
             work.start()
-        try:
-            yield
-        finally:
-            for work in works:
-                work.stop()
+        yield
+    finally:
+        for work in works:
+            work.stop()
+        for work in works:
+            work.close()
+
+
+def _work_of(pair: HeartbeatConfig) -> PeriodicWork:
+    emitter, lacking = _Emitter(pair), "heartbeats are not written"
+    return PeriodicWork(pair.title, lacking, emitter.emit, emitter.close, pair.interval_s, at_once=True)
 
 
 class _Emitter:

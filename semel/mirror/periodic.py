@@ -17,14 +17,27 @@ __all__ = ["PeriodicWork"]
 log = logging.getLogger("semel.mirror")
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
-_JOIN_S = 30.0
+#: The end of a flow waits so long for work that is under way. A cluster that is away may keep it longer.
+_JOIN_S = 5.0
 
 
 class PeriodicWork:
-    """Does ``work`` every ``interval_s`` seconds. ``lacking`` says what is not done while it fails."""
+    """Does ``work`` every ``interval_s`` seconds. ``lacking`` says what is not done while it fails.
 
-    def __init__(self, title: str, lacking: str, work: Callable[[], None], interval_s: int, *, at_once: bool) -> None:
-        self._title, self._lacking, self._work = title, lacking, work
+    ``release`` is called when no more work comes, by the thread that has done it.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        lacking: str,
+        work: Callable[[], None],
+        release: Callable[[], None],
+        interval_s: int,
+        *,
+        at_once: bool,
+    ) -> None:
+        self._title, self._lacking, self._work, self._release = title, lacking, work, release
         self._interval_s, self._at_once = interval_s, at_once
         self._pauses = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
         self._failing = False
@@ -41,9 +54,12 @@ class PeriodicWork:
         """Ask the thread to end."""
         self._stop.set()
 
-    def join(self) -> None:
-        """Wait until the thread has ended, or for a while."""
-        if self._thread.ident is not None:
+    def close(self) -> None:
+        """End the thread. Do not wait long for work that is under way."""
+        self._stop.set()
+        if self._thread.ident is None:
+            self._release()
+        else:
             self._thread.join(_JOIN_S)
 
     def do(self) -> bool:
@@ -62,5 +78,8 @@ class PeriodicWork:
 
     def _run(self) -> None:
         pause: float = 0 if self._at_once else self._interval_s
-        while not self._stop.wait(pause):
-            pause = self._interval_s if self.do() else self._pauses.next()
+        try:
+            while not self._stop.wait(pause):
+                pause = self._interval_s if self.do() else self._pauses.next()
+        finally:
+            self._release()

@@ -2,71 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, AclPermissionType, ResourcePatternType
 from pyspark.sql import SparkSession
 
 from semel.sandbox import Sandbox
+from tests.mirror.support.acls import allow, rights
 from tests.mirror.support.harness import Running, copy_once, mm2, produce, records, unique
 from tests.support import topics
 from tests.support.waiting import wait_for
-
-AUTHORIZER = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:ANONYMOUS",
-}
-Right = tuple[str, str, str, str]
-
-
-@pytest.fixture(scope="module")
-def guarded() -> Iterator[Sandbox]:
-    """A cluster with an authorizer."""
-    with Sandbox.start(settings=AUTHORIZER) as sandbox:
-        yield sandbox
-
-
-@pytest.fixture(scope="module")
-def guarded_target() -> Iterator[Sandbox]:
-    with Sandbox.start(settings=AUTHORIZER) as sandbox:
-        yield sandbox
-
-
-def allow(
-    sandbox: Sandbox,
-    topic: str,
-    operation: AclOperation,
-    permission: AclPermissionType = AclPermissionType.ALLOW,
-    pattern: ResourcePatternType = ResourcePatternType.LITERAL,
-    host: str = "*",
-) -> None:
-    admin = AdminClient({"bootstrap.servers": sandbox.bootstrap_servers})
-    binding = AclBinding(ResourceType.TOPIC, topic, pattern, "User:ann", host, operation, permission)
-    for done in admin.create_acls([binding]).values():
-        done.result(30)
-    wait_for(lambda: rights(sandbox), "the right")
-
-
-def rights(sandbox: Sandbox) -> set[Right]:
-    """Topic, host, operation and permission of each right on a topic."""
-    admin = AdminClient({"bootstrap.servers": sandbox.bootstrap_servers})
-    everything = AclBindingFilter(
-        ResourceType.TOPIC, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
-    )
-    return {
-        (acl.name, acl.host, acl.operation.name, acl.permission_type.name)
-        for acl in admin.describe_acls(everything).result(30)
-    }
 
 
 def test_rights_on_topics_follow(

@@ -15,7 +15,12 @@ from tests.mirror.support.mirror_maker import java
 from tests.support import topics
 from tests.support.waiting import wait_for
 
-ON = {"emit.heartbeats.enabled": "true", "heartbeats.replication.enabled": "true"}
+#: A flow that has looked for topics before the first heartbeat looks again soon.
+ON = {
+    "emit.heartbeats.enabled": "true",
+    "heartbeats.replication.enabled": "true",
+    "refresh.topics.interval.seconds": "1",
+}
 
 
 def arrived(b: Sandbox, topic: str) -> bool:

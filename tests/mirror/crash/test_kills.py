@@ -81,7 +81,7 @@ def run(cluster: SparkCluster, a: Sandbox, b: Sandbox, file: Path, topic: str, t
 
 
 def test_every_step_is_struck() -> None:
-    # access rights need clusters with an authorizer: tests/mirror/broker/test_acls.py
+    # access rights need clusters with an authorizer: test_beside_the_rounds.py
     assert {*IN_THE_DRIVER, *IN_A_TASK, *BESIDE_THE_ROUNDS, MirrorStep.ACLS_SYNCED} == {*MirrorStep, *ParticipantStep}
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
@@ -26,10 +27,13 @@ def mirror_jars() -> str:
 
 
 @contextmanager
-def java() -> Iterator[Any]:
-    """Yield a Java of its own with these classes, as py4j shows them."""
+def java(more: Iterable[Path] = ()) -> Iterator[Any]:
+    """Yield a Java of its own with these classes and ``more``, as py4j shows them."""
     port, token = launch_gateway(
-        classpath=mirror_jars(), die_on_exit=True, enable_auth=True, javaopts=["-XX:TieredStopAtLevel=1"]
+        classpath=os.pathsep.join([mirror_jars(), *map(str, more)]),
+        die_on_exit=True,
+        enable_auth=True,
+        javaopts=["-XX:TieredStopAtLevel=1"],
     )
     gateway = JavaGateway(
         gateway_parameters=GatewayParameters(address="127.0.0.1", port=port, auth_token=token, auto_convert=True)

@@ -1,0 +1,1 @@
+"""Answers of MirrorMaker 2's own classes, kept as data: ``make oracle-mirror`` asks them again."""
