@@ -54,7 +54,7 @@ class Stream:
             check_serde(changes.get(name), prefix.strip("-"))
         name = self.topology.name(prefix)
         changes |= {"processed": False} if "rekeyed" in changes else {}
-        node = Node(name, (self.node,), operate(name), by_record=by_record)
+        node = Node(name, (self.node,), operate(name), by_record=by_record, keeps_key="rekeyed" not in changes)
         return replace(self, node=self.topology.add(node), **changes)
 
     def map_batches(

@@ -265,8 +265,11 @@ def to_records(rows: Any, key: Serde, value: Serde, window_keys: WindowKeys) -> 
     if window_keys.columns <= set(names):
         keys = window_keys.in_output(keys, rows)
     values = rows["value"] if "value" in names else _others(rows)
+    time = rows["timestamp"]
+    if pa.types.is_timestamp(time.type):  # sinks of one topic must agree: a source has microseconds
+        time = time.cast(pa.timestamp("ms", "UTC"), safe=False)
     return pa.RecordBatch.from_pydict(
-        {"key": keys, "value": encode(values, value if "value" in names else "json"), "timestamp": rows["timestamp"]}
+        {"key": keys, "value": encode(values, value if "value" in names else "json"), "timestamp": time}
     )
 
 

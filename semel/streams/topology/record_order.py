@@ -7,7 +7,7 @@ there, and everywhere else they stay together.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -35,10 +35,14 @@ class _Touched:
 
 @dataclass(frozen=True)
 class RecordOrder:
-    """Names of nodes: rows go one by one into those of ``into``, and on from those of ``out_of``."""
+    """Names of nodes: rows go one by one into those of ``into``, and on from those of ``out_of``.
+
+    With ``by_key`` the inputs meet in nothing but entries of their records' keys.
+    """
 
     into: frozenset[str]
     out_of: frozenset[str]
+    by_key: bool = False
 
     @classmethod
     def of(cls, nodes: Sequence[Node]) -> RecordOrder:
@@ -54,10 +58,27 @@ class RecordOrder:
             if any(touched[one.name].meets(touched[other.name]) for one, other in combinations(node.children, 2)):
                 out_of.add(node.name)
             touched[node.name] = own | below
-        return cls(frozenset(into), frozenset(out_of))
+        return cls(frozenset(into), frozenset(out_of), _meet_by_key(nodes, touched))
 
     def __bool__(self) -> bool:
         return bool(self.into or self.out_of)
+
+
+def _meet_by_key(nodes: Sequence[Node], touched: Mapping[str, _Touched]) -> bool:
+    """Return whether the rows of two sources meet only in stores, and there by the keys that they came with."""
+    if any(node.supply is not None for node in nodes):
+        return False
+    shared: set[str] = set()
+    for one, other in combinations([touched[node.name] for node in nodes if not node.parents], 2):
+        if one.reached & other.reached:
+            return False
+        shared |= (one.read | one.written) & (other.read | other.written)
+    touching = [(node, spec) for node in nodes for spec in node.stores if spec.name in shared]
+    return all(spec.retention_ms is None and _has_source_key(node) for node, spec in touching)
+
+
+def _has_source_key(node: Node) -> bool:
+    return all(not one.parents or (one.keeps_key and _has_source_key(one)) for one in node.parents)
 
 
 def _stores(node: Node) -> _Touched:

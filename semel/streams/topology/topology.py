@@ -60,6 +60,8 @@ class Node:
     supply: Callable[[], TaskOperator] | None = None
     #: Whether it calls a function for each record.
     by_record: bool = False
+    #: Whether its rows have the keys of the rows that it was given.
+    keeps_key: bool = False
     #: Whether it leaves its stores as they are.
     reads_only: bool = False
     builders: tuple[StoreBuilder, ...] = ()

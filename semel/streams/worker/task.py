@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from itertools import pairwise
 from operator import itemgetter
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from semel.errors import ConfigError
 from semel.serdes.serde import decode
@@ -23,8 +20,9 @@ from semel.streams.rows import first_wrong, misfit, one_by_one, place, times
 from semel.streams.state.state_store import StateStore
 from semel.streams.topology.record_order import RecordOrder
 from semel.streams.topology.topology import Node, Sink, Source, SubTopology, Topology
+from semel.streams.worker.blocks import pieces
 
-__all__ = ["Task", "by_topic"]
+__all__ = ["Task"]
 
 
 class Task:
@@ -70,6 +68,11 @@ class Task:
             self._stream_time = max(self._stream_time, int(times(row)[0]))
             self._hand_on(node, row)
             self._punctuate(row)
+
+    def process_by_time(self, rows: Any) -> None:
+        """Process rows of several topics, which are in their order."""
+        for piece in pieces(rows, by_key=self._order.by_key):
+            self.process(piece["topic"][0].as_py(), piece)
 
     def _punctuate(self, row: Any) -> None:
         """Call what is due, the earliest first."""
@@ -145,11 +148,3 @@ def _column(rows: Any, name: str, serde: Any) -> Any:
         return decode(rows[name], serde)
     except (ValueError, pa.ArrowException):
         raise misfit(rows, rows[name], serde, f"the {name}", decode) from None
-
-
-def by_topic(rows: Any) -> list[Any]:
-    """Cut rows of one task where the topic changes."""
-    topics = rows["topic"]
-    changes = pc.not_equal(topics.slice(1), topics.slice(0, len(topics) - 1)).to_numpy(zero_copy_only=False)
-    bounds = [0, *(np.flatnonzero(changes) + 1).tolist(), len(topics)]
-    return [rows.slice(first, last - first) for first, last in pairwise(bounds)]

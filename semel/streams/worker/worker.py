@@ -32,7 +32,7 @@ from semel.streams.state.state_store import StateStore, StoreSpec
 from semel.streams.topics import check_partitions, prepare
 from semel.streams.topology.topology import SubTopology, Topology
 from semel.streams.worker.pace import Pace, pace_of
-from semel.streams.worker.task import Task, by_topic
+from semel.streams.worker.task import Task
 from semel.streams.worker.task_assignor import TaskAssignor
 from semel.transaction.session import Session
 from semel.transaction.session.inputs import RowOrder
@@ -163,8 +163,7 @@ class Worker:
         topic, index = rows["topic"][0].as_py(), rows["partition"][0].as_py()
         began = time.monotonic()
         try:
-            for piece in by_topic(rows):
-                self._tasks[topic, index].process(piece["topic"][0].as_py(), piece)
+            self._tasks[topic, index].process_by_time(rows)
         except DamagedStore as error:
             self._throw_away(error)
             return

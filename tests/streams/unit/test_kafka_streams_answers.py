@@ -15,7 +15,7 @@ from tests.streams.oracle.cases import case
 
 CASES = list(kept())
 PARTS = 20
-#: Rows of one time in two repartition topics of a task: their order is nobody's promise, and neither is it ours.
+#: Rows of one time in two repartition topics of a task: Kafka Streams promises no order of them, and semel none either.
 TIES = {1982}
 
 
