@@ -90,7 +90,7 @@ def values_of(found: Found) -> list[dict[str, Any]] | None:
     """Return each row as it is, if the database does not say the types of all columns; else None."""
     if None not in found.kinds:
         return None
-    return [dict(zip(found.names, map(_plain, row), strict=True)) for row in found.rows]
+    return [dict(zip(found.names, map(_alone, row, found.kinds), strict=True)) for row in found.rows]
 
 
 def table_of(found: Found, title: str, row_name: Callable[[Sequence[Any]], str]) -> pa.Table:
@@ -159,6 +159,13 @@ def _untyped(values: Sequence[Any], name: str) -> Any:
         return column_of(values, name)
     except ConfigError:
         return pa.array([None if value is None else str(value) for value in values], pa.string())
+
+
+def _alone(value: Any, kind: Any) -> Any:
+    """Return a value without a schema. In a DECIMAL column a whole number that a float holds is a float."""
+    if kind == pa.float64() and type(value) is int and abs(value) <= 2**53:
+        return float(value)
+    return _plain(value)
 
 
 def _plain(value: Any) -> Any:
