@@ -1,7 +1,6 @@
-"""Columns of Arrow from Python's values, each as it is when it stands alone.
+"""Columns of Arrow from a database's values where its types do not say what they are.
 
-Arrow gives all values of a column one type. Values that would be changed by that, since their neighbours have other
-types or other fields, are in different columns here: their *shapes* differ. A shape is a tuple or a text.
+A column has one type. Values of several *shapes*, each a tuple or a text, are JSON's texts in it, and none is changed.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import pyarrow as pa
 from semel.errors import ConfigError
 from semel.serdes.json_value import json_text
 
-__all__ = ["UNREADABLE", "alike", "column_of"]
+__all__ = ["UNREADABLE", "column_of"]
 
 #: A column of a batch that says of a row why it could not be read, as a sentence; null where it could.
 UNREADABLE = "semel.unreadable"
@@ -26,31 +25,6 @@ UNREADABLE = "semel.unreadable"
 Shape = Any
 _SIMPLE = frozenset({str, bytes, float, bool})
 _NULL, _JSON, _WHOLE, _STRUCT, _LIST = "null", "json", "whole", "struct", "list"
-
-
-def alike(columns: Mapping[str, Sequence[Any]]) -> list[tuple[list[int], dict[str, Any]]]:
-    """Divide rows so that the values of each column can be of one type of Arrow without a change.
-
-    Returns for each part the indexes of its rows, and its columns by name. Raises :class:`ConfigError` for a value that
-    no column can hold.
-    """
-    count = max(map(len, columns.values()))
-    common = {name: _common(values) for name, values in columns.items()}
-    if None not in common.values():
-        return [(list(range(count)), {name: _built(columns[name], one, name) for name, one in common.items()})]
-    parts: list[tuple[Shape, list[int]]] = []
-    known: dict[Shape, int] = {}
-    for index in range(count):
-        shape = _STRUCT, tuple((name, _shape(values[index])) for name, values in columns.items())
-        found = known.get(shape)
-        if found is None:
-            found = known[shape] = _place(parts, shape)
-        parts[found][1].append(index)
-    made = []
-    for shape, indexes in parts:
-        part = {name: _built([columns[name][index] for index in indexes], one, name) for name, one in shape[1]}
-        made.append((indexes, part))
-    return made
 
 
 def column_of(values: Sequence[Any], name: str) -> Any:
@@ -80,17 +54,6 @@ def _common(values: Sequence[Any]) -> Shape | None:
         return None if items is None else (_LIST, items)
     shapes = set(map(_shape, there))
     return shapes.pop() if len(shapes) == 1 else None
-
-
-def _place(parts: list[tuple[Shape, list[int]]], shape: Shape) -> int:
-    """Return the first part that takes this shape, which may be a new one."""
-    for number, (there, indexes) in enumerate(parts):
-        merged = _merged(there, shape)
-        if merged is not None:
-            parts[number] = merged, indexes
-            return number
-    parts.append((shape, []))
-    return len(parts) - 1
 
 
 def _shape(value: Any) -> Shape:

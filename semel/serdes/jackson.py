@@ -7,6 +7,7 @@ import re
 
 __all__ = ["escape_pairs", "jackson_text"]
 
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 #: Python writes these in small letters, Jackson in capitals.
 _CONTROL = re.compile(r"\\u00[0-9a-f]{2}")
 #: Characters of two UTF-16 units: Jackson escapes them, and no others above U+007F.
@@ -15,8 +16,10 @@ _PAIRED = re.compile("[\U00010000-\U0010ffff]")
 
 def jackson_text(value: object) -> str:
     """Return a value as JSON without blanks, with nothing escaped but what Jackson escapes."""
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    return escape_pairs(_CONTROL.sub(lambda match: match[0][:2] + match[0][2:].upper(), text))
+    text = _encode(value)
+    if "\\u00" in text:
+        text = _CONTROL.sub(lambda match: match[0][:2] + match[0][2:].upper(), text)
+    return text if text.isascii() else escape_pairs(text)
 
 
 def escape_pairs(text: str) -> str:

@@ -77,6 +77,12 @@ def _members(schema: Schema) -> Iterable[str]:
         yield f'"default":{json_value(schema, schema.default)}'
 
 
+@lru_cache(4096)
+def _name(text: str) -> str:
+    """Return a name as JSON: the same few names come in many records."""
+    return jackson_text(text)
+
+
 def milliseconds(value: datetime | time) -> int:
     """Return a time in milliseconds, of the day or since 1970, rounded down. One without a zone is in UTC."""
     if isinstance(value, time):
@@ -114,7 +120,7 @@ def _object(value: Mapping[Any, Any]) -> str:
 def _pairs(pairs: Iterable[tuple[Any, str]], named: bool, write_key: Callable[[Any], str]) -> str:
     """Return an object where all keys are text, else a list of pairs."""
     if named:
-        return "{" + ",".join(f"{jackson_text(key)}:{one}" for key, one in pairs) + "}"
+        return "{" + ",".join([f"{_name(key)}:{one}" for key, one in pairs]) + "}"
     return "[" + ",".join(f"[{write_key(key)},{one}]" for key, one in pairs) + "]"
 
 
@@ -164,7 +170,7 @@ def _map_by(schema: Schema, value: Mapping[Any, Any]) -> str:
 
 def _struct_by(schema: Schema, value: Struct) -> str:
     cells = zip(schema.fields, value.cells, strict=True)
-    return "{" + ",".join(f"{jackson_text(one.name)}:{json_value(one.schema, cell)}" for one, cell in cells) + "}"
+    return "{" + ",".join([f"{_name(one.name)}:{json_value(one.schema, cell)}" for one, cell in cells]) + "}"
 
 
 _BY_SCHEMA: Mapping[str, Callable[[Schema, Any], str]] = {

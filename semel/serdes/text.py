@@ -88,4 +88,4 @@ def encoded(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise NotText(text.encode(errors="surrogatepass")) from None
+        raise NotText(text.encode(errors="backslashreplace")) from None

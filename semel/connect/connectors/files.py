@@ -2,8 +2,8 @@
 
 A file is always read by the task that the hash of its path chooses; new ones are looked for every
 ``directory.poll.interval.ms``. Each has a source partition of its own, ``{"filename": path}``, and the offsets of
-``FileStreamSource``. ``format`` is ``lines`` (the line as it is), ``json`` (each line an object) or ``csv`` (a header,
-then lines whose fields have its names).
+``FileStreamSource``. ``format`` is ``lines`` (the line as it is), ``json`` (each line an object, which
+becomes a record without a schema) or ``csv`` (a header, then lines whose fields have its names).
 """
 
 from __future__ import annotations
@@ -18,11 +18,21 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
-import pyarrow.json as pajson
 
-from semel.connect.api import Offset, Partition, Polled, Setting, SourceBatch, SourceConnector, SourceTask, TaskContext
+from semel.connect.api import (
+    Offset,
+    Partition,
+    Polled,
+    Setting,
+    SourceBatch,
+    SourceConnector,
+    SourceRecord,
+    SourceTask,
+    TaskContext,
+)
 from semel.connect.connectors.file import FileStreamSource, FileStreamSourceTask
 from semel.errors import ConfigError
+from semel.strict_json import read_object
 
 __all__ = ["FilesSource", "FilesSourceTask"]
 
@@ -101,7 +111,7 @@ class FilesSourceTask(SourceTask):
                 self._starts[path] = (self._context.offset({"filename": path}) or {"position": 0})["position"]
                 self._order.append(path)
 
-    def _parsed(self, path: str, batch: SourceBatch) -> SourceBatch:
+    def _parsed(self, path: str, batch: SourceBatch) -> Polled:
         kind = self._config["format"].lower()
         start, self._starts[path] = self._starts[path], (batch.offset or {})["position"]
         if kind == "lines":
@@ -111,44 +121,34 @@ class FilesSourceTask(SourceTask):
             if path not in self._headers:
                 self._headers[path] = _header(path)
             lines = lines[1:] if start == 0 else lines
-            if not lines:
-                return SourceBatch(batch.topic, batch.table.slice(0, 0), batch.partition, batch.offset)
         try:
-            data = io.BytesIO(b"\n".join(lines) + b"\n")
-            table = _json(data) if kind == "json" else _csv(data, self._headers[path])
-        except pa.ArrowInvalid as error:
+            if kind == "json":  # what is no text in it is named when it is converted
+                values = [read_object(line.decode(errors="surrogateescape")) for line in lines if line.strip()]
+                records = [SourceRecord(batch.topic, value, batch.partition, batch.offset) for value in values]
+                return records or _empty(batch)
+            table = _csv(io.BytesIO(b"\n".join(lines) + b"\n"), self._headers[path]) if lines else None
+        except (pa.ArrowInvalid, ValueError) as error:
             raise ConfigError(
                 f"a line of {path} before byte {(batch.offset or {})['position']} is not {kind}: {error}. Nothing of it"
                 " was written. Correct the file under another name, or read it as lines.",
                 tag="NOT_PARSED",
             ) from error
+        if table is None:
+            return _empty(batch)
         value = table.combine_chunks().to_struct_array()
         if isinstance(value, pa.ChunkedArray):
             value = value.combine_chunks()
         return SourceBatch(batch.topic, pa.table({"value": value}), batch.partition, batch.offset)
 
 
+def _empty(batch: SourceBatch) -> SourceBatch:
+    """Return no records, with the offset of the lines that gave none."""
+    return SourceBatch(batch.topic, batch.table.slice(0, 0), batch.partition, batch.offset)
+
+
 def _header(path: str) -> list[str]:
     with Path(path).open("rb") as file:
         return [str(name) for name in pacsv.read_csv(io.BytesIO(file.readline().rstrip(b"\r\n") + b"\n")).schema.names]
-
-
-def _json(data: io.BytesIO) -> pa.Table:
-    """Texts stay texts: Arrow makes a time of each that looks like one, unless another of its batch does not."""
-    table = pajson.read_json(data)
-    texts = pa.schema([field.with_type(_without_times(field.type)) for field in table.schema])
-    if texts.equals(table.schema):
-        return table
-    data.seek(0)
-    return pajson.read_json(data, parse_options=pajson.ParseOptions(explicit_schema=texts))
-
-
-def _without_times(kind: Any) -> Any:
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_without_times(field.type)) for field in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(_without_times(kind.value_type))
-    return pa.string() if pa.types.is_timestamp(kind) else kind
 
 
 def _csv(data: io.BytesIO, names: list[str]) -> pa.Table:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from semel.connect.api import Polled, Setting, SourceBatch, SourceConnector, SourceTask, TaskContext
+from semel.connect.api import Polled, Setting, SourceConnector, SourceTask, TaskContext
 from semel.connect.connectors.sql_checks import check_nulls, check_there, late_rows
 from semel.connect.connectors.sql_tables import Progress, Reading, open_engine, sources_of
 from semel.errors import ConfigError, Retriable
@@ -146,7 +146,7 @@ class SqlSourceTask(SourceTask):
         if hasattr(self, "_engine"):
             self._engine.dispose()
 
-    def _read(self, reading: Reading) -> SourceBatch | None:
+    def _read(self, reading: Reading) -> Polled:
         from sqlalchemy.exc import DBAPIError, OperationalError
 
         try:
@@ -165,8 +165,7 @@ class SqlSourceTask(SourceTask):
             ) from error
         if found is None:
             return None
-        table = reading.table(found)
-        return SourceBatch(reading.source.topic, table, reading.source.partition, reading.advance(found))
+        return reading.polled(found)
 
 
 def _first_line(error: BaseException) -> str:

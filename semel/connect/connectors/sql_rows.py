@@ -1,7 +1,8 @@
 """Rows of a database as a table of Arrow: the types are those of the database's columns.
 
 PostgreSQL gives times, and all that Arrow has no type for, as text: what ``::text`` shows of JSON, a UUID, an interval
-or a decimal. Arrow reads the times. Other databases give Python's values, and a column has the type that they have.
+or a decimal. Arrow reads the times. Where a database does not say the types of all columns, each row is a value without
+a schema, as it came.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import pyarrow.compute as pc
 from semel.connect.columns import UNREADABLE, column_of
 from semel.errors import ConfigError
 
-__all__ = ["Found", "kinds_of", "prepare", "table_of"]
+__all__ = ["Found", "kinds_of", "prepare", "table_of", "values_of"]
 
 #: By PostgreSQL's number of a type.
 _KINDS: Mapping[int, Any] = {
@@ -51,6 +52,8 @@ _LISTS: Mapping[int, int] = {
     1185: 1184,
 }
 _NOT_TEXT = frozenset({16, 17, 20, 21, 23, 26, 700, 701})
+#: Values that Arrow would take, and that are others.
+_OTHERS: Mapping[Any, type] = {pa.string(): bytes, pa.binary(): str}
 _PLAIN = (str, bytes, bool, int, float, datetime, date, time)
 
 
@@ -83,6 +86,13 @@ def kinds_of(description: Sequence[Any], dialect: str, declared: Mapping[str, An
     return made
 
 
+def values_of(found: Found) -> list[dict[str, Any]] | None:
+    """Return each row as it is, if the database does not say the types of all columns; else None."""
+    if None not in found.kinds:
+        return None
+    return [dict(zip(found.names, map(_alone, row, found.kinds), strict=True)) for row in found.rows]
+
+
 def table_of(found: Found, title: str, row_name: Callable[[Sequence[Any]], str]) -> pa.Table:
     """Return the rows as structs in a column ``value``.
 
@@ -105,8 +115,6 @@ def table_of(found: Found, title: str, row_name: Callable[[Sequence[Any]], str])
 
 def _column(values: Sequence[Any], kind: Any, name: str) -> tuple[Any, list[int]]:
     """Return a column, and the indexes of values that it cannot hold."""
-    if kind is None:
-        return _untyped([_plain(value) for value in values], name), []
     try:
         return _cast(values, kind), []
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
@@ -125,6 +133,8 @@ def _cast(values: Sequence[Any], kind: Any) -> Any:
     if not _timed(kind):
         if pa.types.is_integer(kind) and any(isinstance(value, float) for value in values):
             raise pa.ArrowInvalid("Arrow would cut the fraction off")
+        if any(isinstance(value, _OTHERS.get(kind, ())) for value in values):
+            raise pa.ArrowInvalid("Arrow would take text for bytes, or the reverse")
         return pa.array(values, kind)
     text = pa.array(values, pa.string())
     if pa.types.is_time(kind):  # Arrow reads times of a day in timestamps alone
@@ -145,15 +155,17 @@ def _fits(value: Any, kind: Any) -> bool:
 
 
 def _untyped(values: Sequence[Any], name: str) -> Any:
-    kinds = {type(value) for value in values if value is not None}
-    whole = [value for value in values if isinstance(value, int)]
-    # a database without types has both for one number; floats hold whole numbers up to 2**53
-    if kinds == {int, float} and min(whole) >= -(2**53) and max(whole) <= 2**53:
-        return pa.array([None if value is None else float(value) for value in values], pa.float64())
     try:
         return column_of(values, name)
     except ConfigError:
         return pa.array([None if value is None else str(value) for value in values], pa.string())
+
+
+def _alone(value: Any, kind: Any) -> Any:
+    """Return a value without a schema. In a DECIMAL column a whole number that a float holds is a float."""
+    if kind == pa.float64() and type(value) is int and abs(value) <= 2**53:
+        return float(value)
+    return _plain(value)
 
 
 def _plain(value: Any) -> Any:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from semel.connect.connectors.sql_rows import Found, kinds_of, prepare, table_of
+from semel.connect.api import SourceBatch, SourceRecord
+from semel.connect.connectors.sql_rows import Found, kinds_of, prepare, table_of, values_of
 from semel.errors import ConfigError, DataLoss, Retriable
 from semel.extras import needs_extras
 from semel.settings import NOTHING
@@ -231,7 +232,15 @@ class Reading:
         kept = [row for row, moment in zip(rows, times, strict=True) if moment != times[-1]]
         return kept or list(connection.execute(whole(times[-1])).fetchall())
 
-    def table(self, found: Found) -> pa.Table:
+    def polled(self, found: Found) -> SourceBatch | list[SourceRecord]:
+        """Move past these rows. Return them as a table, or one by one if the database does not say their types."""
+        offset, source = self._advance(found), self.source
+        values = values_of(found)
+        if values is None:
+            return SourceBatch(source.topic, self._table(found), source.partition, offset)
+        return [SourceRecord(source.topic, value, source.partition, offset) for value in values]
+
+    def _table(self, found: Found) -> pa.Table:
         """Return the rows as a table."""
         named = [name for name in found.names if name.lower() in {one.lower() for one in self.source.columns}]
         places = {name: found.names.index(name) for name in named}
@@ -239,7 +248,7 @@ class Reading:
             found, self.source.title, lambda row: ", ".join(f"{name}={row[place]}" for name, place in places.items())
         )
 
-    def advance(self, found: Found) -> dict[str, int]:
+    def _advance(self, found: Found) -> dict[str, int]:
         """Move past these rows, and return their offset."""
         last = dict(zip(found.names, found.rows[-1], strict=True))
         moment = number = None
@@ -308,7 +317,9 @@ class Reading:
 
 
 def _declared(engine: Engine, source: Source) -> dict[str, Any]:
-    """Return the types of numbers in a table of SQLite, which drops the fraction of whole ones in a DECIMAL column."""
+    """Return the types of a table's columns in SQLite, where a row does not say them. It drops the fraction of whole
+    numbers in a DECIMAL column, and has times as texts.
+    """
     import sqlalchemy as sa
 
     if engine.dialect.name != "sqlite" or source.query:
@@ -316,7 +327,12 @@ def _declared(engine: Engine, source: Source) -> dict[str, Any]:
     schema, _, name = source.table.rpartition(".")
     columns = sa.inspect(engine).get_columns(name, schema=schema or None)
     # newer releases of SQLAlchemy do not count floats among the numerics
-    kinds = ((sa.Integer, pa.int64()), ((sa.Numeric, sa.Float), pa.float64()))
+    kinds: tuple[tuple[Any, Any], ...] = (
+        ((sa.Integer, sa.Boolean), pa.int64()),
+        ((sa.Numeric, sa.Float), pa.float64()),
+        (sa.LargeBinary, pa.binary()),
+        ((sa.String, sa.Date, sa.DateTime, sa.Time, sa.JSON), pa.string()),
+    )
     return {str(one["name"]): kind for one in columns for group, kind in kinds if isinstance(one["type"], group)}
 
 

@@ -41,16 +41,16 @@ def write_record(record: SourceRecord, config: ConnectorConfig) -> Written | Non
 
     Raises :class:`ConfigError` for one that cannot be transformed or converted.
     """
-    made = config.chain.change(
-        Record(
-            record.topic,
-            _data(record.key, record.key_schema, "key"),
-            _data(record.value, record.value_schema, "value"),
-            _number(record.kafka_partition, 2**31, "kafka_partition"),
-            _number(_moment(record.timestamp), 2**63, "timestamp"),
-            _headers(record),
-        )
+    made: Record | None = Record(
+        record.topic,
+        _data(record.key, record.key_schema, "key"),
+        _data(record.value, record.value_schema, "value"),
+        None if record.kafka_partition is None else _number(record.kafka_partition, 2**31, "kafka_partition"),
+        None if record.timestamp is None else _number(_moment(record.timestamp), 2**63, "timestamp"),
+        _headers(record) if record.headers else (),
     )
+    if config.chain.links and made is not None:
+        made = config.chain.change(made)
     if made is None:
         return None
     key = config.key.value(made.key.schema, made.key.value, "key")
@@ -83,10 +83,10 @@ def _table(records: Sequence[Written]) -> pa.Table:
 def _data(value: Any, schema: object, part: str) -> Data:
     """Return a value by its schema. A struct brings its own."""
     if schema is None:
-        schema = value.schema if isinstance(value, Struct) else None
-    try:
-        if schema is None:
+        if not isinstance(value, Struct):
             return Data(None, value)
+        schema = value.schema
+    try:
         if not isinstance(schema, Schema):
             raise Mismatch(f"has a {type(schema).__name__} as its schema, which is none")
         return Data(schema, None if value is None else checked(schema, value))
@@ -98,9 +98,7 @@ def _moment(value: object) -> object:
     return milliseconds(value) if isinstance(value, datetime) else value
 
 
-def _number(value: object, limit: int, name: str) -> int | None:
-    if value is None:
-        return None
+def _number(value: object, limit: int, name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < limit:
         raise ConfigError(
             f"the {name} of a record is {value!r:.60}. Nothing of this poll is visible. Give a whole number from 0 to"

@@ -10,7 +10,7 @@ import pytest
 
 from semel.connect.connectors.datagen import DatagenSource
 from semel.connect.connectors.files import FilesSource
-from semel.errors import DataLoss
+from semel.errors import ConfigError, DataLoss
 from tests.connect.support.reading import Reader
 
 
@@ -42,8 +42,23 @@ def test_texts_of_json_that_look_like_times_stay_texts(tmp_path: Path) -> None:
     reader = Reader(FilesSource(), files=str(tmp_path / "*.json"), format="json", topic="t")
     assert reader.read(2) == [
         {"day": "2024-01-01", "in": {"at": ["2024-01-01 10:00:00"]}},
-        {"day": "2024-01-02", "in": None},
+        {"day": "2024-01-02"},
     ]
+
+
+def test_a_line_of_json_is_what_it_is_whatever_other_lines_hold(tmp_path: Path) -> None:
+    lines = ['{"a":1}', '{"b":2}', "", '{"a":1.0,"b":null}', '{"a":"x"}', '{"a":9007199254740993}']
+    (tmp_path / "some.json").write_text("\n".join(lines) + "\n")
+    reader = Reader(FilesSource(), files=str(tmp_path / "*.json"), format="json", topic="t")
+    assert repr(reader.read(5)) == "[{'a': 1}, {'b': 2}, {'a': 1.0, 'b': None}, {'a': 'x'}, {'a': 9007199254740993}]"
+
+
+@pytest.mark.parametrize("line", ["{", "[1]", "1", '{"a":NaN}'])
+def test_a_line_that_is_no_object_is_refused(tmp_path: Path, line: str) -> None:
+    (tmp_path / "some.json").write_text(f"{line}\n")
+    reader = Reader(FilesSource(), files=str(tmp_path / "*.json"), format="json", topic="t")
+    with pytest.raises(ConfigError, match="is not json"):
+        reader.poll()
 
 
 def test_a_file_that_was_replaced_while_nothing_ran_is_not_read_from_the_middle_of_a_line(tmp_path: Path) -> None:

@@ -44,6 +44,11 @@ class Reader:
                 self.values += polled.table["value"].to_pylist()
                 self.offsets[str(dict(polled.partition))] = polled.offset
                 count += polled.table.num_rows
+            for record in () if polled is None or isinstance(polled, SourceBatch) else polled:
+                assert record.offset is not None
+                self.values.append(record.value)
+                self.offsets[str(dict(record.partition))] = record.offset
+                count += 1
         return count
 
     def read(self, rows: int) -> list[Any]:

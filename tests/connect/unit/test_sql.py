@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from semel.connect.api import SourceBatch
 from semel.connect.connectors.sql_checks import check_there
 from semel.connect.connectors.sql_rows import Found, table_of
 from semel.connect.connectors.sql_tables import Progress, Reading, open_engine, sources_of
@@ -48,18 +49,17 @@ def test_another_database_of_jdbc_is_named(url: str, kind: str) -> None:
     assert "secret" not in refused.value.message
 
 
-@pytest.mark.parametrize("kind", [None, pa.int64()], ids=["without a type", "declared as whole numbers"])
 @pytest.mark.parametrize(
     ("values", "written"),
     [
-        ([1, 0.5], [b"1.0", b"0.5"]),
+        ([1, 0.5], [b"1", b"0.5"]),
         ([2**53 + 1, 0.5], [b"9007199254740993", b"0.5"]),
         ([2**53 + 1, 2], [b"9007199254740993", b"2"]),
     ],
 )
-def test_whole_and_fractional_numbers_of_one_column(kind: Any, values: list[Any], written: list[bytes]) -> None:
-    """None is changed: a fraction is not cut off, and a whole number that a float cannot hold stays one."""
-    found = Found(["n"], [kind], [(value,) for value in values])
+def test_whole_and_fractional_numbers_of_one_column(values: list[Any], written: list[bytes]) -> None:
+    """None is changed: a fraction is not cut off, and a whole number stays one."""
+    found = Found(["n"], [pa.int64()], [(value,) for value in values])
     table = table_of(found, "table t", str)
     convert = json_converter({"schemas.enable": "false"}, "value.converter")
     made = convert.column(table["value"], table.schema.field("value"))
@@ -80,22 +80,61 @@ def config_of(file: Path) -> dict[str, Any]:
     }
 
 
-def test_a_column_of_nulls_has_the_type_of_its_table(tmp_path: Path) -> None:
-    file = tmp_path / "shop.db"
+def _sold(file: Path, columns: str, *rows: str) -> None:
     with closing(sqlite3.connect(file)) as database:
-        database.execute("CREATE TABLE sold (id INTEGER PRIMARY KEY, price REAL, discount DECIMAL(5, 2), amount INT)")
-        database.execute("INSERT INTO sold DEFAULT VALUES")
+        database.execute(f"CREATE TABLE sold (id INTEGER PRIMARY KEY, {columns})")
+        for row in rows:
+            database.execute(f"INSERT INTO sold {row}")
         database.commit()
-    config = config_of(file)
+
+
+def _polled(config: dict[str, Any]) -> Any:
     (source,) = sources_of(config)
-    found = Reading(open_engine(config), source, config, Progress()).next_rows()
+    reading = Reading(open_engine(config), source, config, Progress())
+    found = reading.next_rows()
     assert found is not None
-    assert dict(zip(found.names, found.kinds, strict=True)) == {
+    return reading.polled(found)
+
+
+def test_a_column_of_nulls_has_the_type_of_its_table(tmp_path: Path) -> None:
+    columns = "price REAL, discount DECIMAL(5, 2), amount INT, name VARCHAR(9), picture BLOB, at TIMESTAMP"
+    _sold(tmp_path / "shop.db", columns, "DEFAULT VALUES")
+    batch = _polled(config_of(tmp_path / "shop.db"))
+    assert isinstance(batch, SourceBatch)
+    assert {field.name: field.type for field in batch.table.schema.field("value").type} == {
         "id": pa.int64(),
         "price": pa.float64(),
         "discount": pa.float64(),
         "amount": pa.int64(),
+        "name": pa.string(),
+        "picture": pa.binary(),
+        "at": pa.string(),
     }
+
+
+def test_values_that_a_column_of_sqlite_was_not_declared_for_stay_what_they_are(tmp_path: Path) -> None:
+    _sold(tmp_path / "shop.db", "picture BLOB, name TEXT", "(picture, name) VALUES ('text', X'00ff')")
+    batch = _polled(config_of(tmp_path / "shop.db"))
+    convert = json_converter({"schemas.enable": "false"}, "value.converter")
+    assert convert.column(batch.table["value"], batch.table.schema.field("value")).to_pylist() == [
+        b'{"id":1,"picture":"text","name":"AP8="}'
+    ]
+
+
+def test_rows_of_a_query_of_sqlite_are_what_they_are(tmp_path: Path) -> None:
+    """The database says no types: a price is not another because of another row, and a null has no type."""
+    rows = [f"(price) VALUES ({price})" for price in ("1", "1.5", "NULL", "9007199254740993")]
+    _sold(tmp_path / "shop.db", "price DECIMAL(5, 2)", *rows)
+    config = config_of(tmp_path / "shop.db") | {"table.whitelist": [], "query": "SELECT id, price FROM sold"}
+    records = _polled(config)
+    assert [record.value for record in records] == [
+        {"id": 1, "price": 1},
+        {"id": 2, "price": 1.5},
+        {"id": 3, "price": None},
+        {"id": 4, "price": 9007199254740993},
+    ]
+    assert [type(record.value["price"]) for record in records] == [int, float, type(None), int]
+    assert [dict(record.offset) for record in records] == [{"incrementing": 4}] * 4
 
 
 def test_a_file_that_is_not_there_is_not_made(tmp_path: Path) -> None:
