@@ -26,6 +26,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from semel.errors import SemelError, from_text
+from semel.spark.jvm import versions
 from semel.spark.metrics.meter import find
 from semel.spark.source_offset import parse
 
@@ -85,8 +86,13 @@ class MetricsListener(StreamingQueryListener):
 
 
 def _lag(progress: StreamingQueryProgress) -> dict[str, int]:
-    """Return how many offsets of each topic lay after the batch's end when it was planned."""
+    """Return how many offsets of each topic lay after the batch's end when it was planned.
+
+    Empty where Spark gives the batch's own end for the latest offset: nothing would seem to be left.
+    """
     lag: Counter[str] = Counter()
+    if not versions.current().reports_latest:
+        return {}
     for source in progress.sources:
         try:
             latest, end = (parse(str(text)).topics for text in (source.latestOffset, source.endOffset))

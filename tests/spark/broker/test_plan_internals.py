@@ -86,6 +86,7 @@ def test_plans_that_keep_state(spark: SparkSession, name: str) -> None:
     assert found.watermark == (name in ("session window", "drop duplicates within watermark"))
 
 
+@pytest.mark.spark_4_2
 def test_every_witness_of_state_is_a_class_of_spark(spark: SparkSession) -> None:
     """transformWithState needs packages that a test machine may lack, so its operators are pinned by their classes."""
     jvm: Any = spark._jvm

@@ -98,6 +98,7 @@ def named_sources(spark: SparkSession) -> Iterator[None]:
     spark.conf.unset("spark.sql.streaming.queryEvolution.enableSourceEvolution")
 
 
+@pytest.mark.spark_4_3
 @pytest.mark.usefixtures("named_sources")
 @pytest.mark.parametrize(
     "starting", ["where it stood", "earliest", pytest.param("latest", marks=pytest.mark.exhaustive)]

@@ -18,6 +18,7 @@ class Spark41(Spark42):
     """Spark 4.1."""
 
     validates_state: ClassVar[bool] = False
+    reports_latest: ClassVar[bool] = False
     limits_each_batch: ClassVar[bool] = False
 
     def source_name(self, relation: Any) -> str | None:

@@ -32,6 +32,8 @@ class Spark43:
     validates_state: ClassVar[bool] = True
     #: The setting by which Python workers are spoken to over Unix domain sockets, or None.
     domain_sockets: ClassVar[str | None] = "spark.python.unix.domain.socket.enabled"
+    #: Whether a query's progress has where the topics ended, and not the end of the batch.
+    reports_latest: ClassVar[bool] = True
     #: Whether a reader is given its limits, and asked again until ``availableNow`` has read all.
     limits_each_batch: ClassVar[bool] = True
 
