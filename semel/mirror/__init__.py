@@ -11,8 +11,7 @@ A round of a flow is one transaction on the target cluster::
 - ``task``: a Spark job over the partitions of a round, and what runs in its tasks. ``copy``: what a batch that was
   fetched becomes: itself with another header, or encoded again. No requests.
 - ``policy``: what a topic is called on the target, and what is never mirrored. ``topic_filter``: the choice of topics
-  and groups. ``topics``: target topics are made as
-  the source's are, and follow them.
+  and groups. ``topics``: target topics are made as the source's are, and follow them.
 - ``positions``: how far each source partition is copied, in the progress record on the target.
 - ``rights``: what a login lacks, named before anything is written.
 - ``following``: the topics of a flow that was taken over. ``stops``: what is stopped while the rest is copied.
