@@ -28,7 +28,7 @@ WHOLE_ON_EACH_VERSION := tests/spark/crash/test_driver_steps.py tests/objections
 # What is run on each version of Spark beside the lock's: the README's program, kills, restarts, replay, state, batch jobs.
 ON_EACH_SPARK := tests/docs/test_blocks_run.py::test_page[README] tests/spark/crash tests/spark/unit/jvm tests/read/broker/test_reader_without_limits.py \
 	$(patsubst %,tests/spark/broker/test_%.py,precedence_rows precedence_topics precedence_mixed planner_killed ends_by_itself write source source_refusals \
-	source_columns small_batches query_internals)
+	source_columns small_batches query_internals proof)
 
 # uv does not read where pip is told to fetch from.
 INDEX = index="$${UV_DEFAULT_INDEX:-$${PIP_INDEX_URL:-$$($(BIN)/python -m pip config get global.index-url 2>/dev/null)}}"; \

@@ -178,6 +178,7 @@ IN_FRONT = [
 ]
 
 
+@pytest.mark.spark_4_2  # seen on 4.0: streams have no adaptive execution, so nothing is computed before the call
 @pytest.mark.parametrize(
     "shape", [IN_FRONT[0], *(pytest.param(one, marks=pytest.mark.exhaustive) for one in IN_FRONT[1:])]
 )

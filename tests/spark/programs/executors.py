@@ -29,10 +29,10 @@ def write_number(number: int, file: Path) -> None:
 
 def kill_executors(spark: SparkSession, pids: set[int], directory: Path) -> None:
     """Kill them, and say so when the driver has noticed."""
-    tracker = spark.sparkContext.statusTracker()
+    tracker = spark.sparkContext._jsc.sc().statusTracker()  # Python's own says it since Spark 4.1 only
 
     def alive() -> set[int]:
-        return {told.port for told in tracker.getExecutorInfos()}
+        return {int(info.port()) for info in tracker.getExecutorInfos()}
 
     before = alive()
     for pid in pids:
