@@ -67,8 +67,10 @@ class PeriodicWork:
         with self._working:
             try:
                 self._work()
-            except SemelError as error:
-                if not self._failing and not self._stop.is_set():
+            except Exception as error:  # whatever it is: the copy has nothing to do with it
+                if not isinstance(error, SemelError):
+                    log.exception("%s: %s", self._title, self._lacking)
+                elif not self._failing and not self._stop.is_set():
                     log.warning("%s: records are copied, and %s: %s", self._title, self._lacking, error)
                 self._failing = True
                 return False

@@ -109,6 +109,11 @@ class ReplicationPolicy(ABC):
             topic = topic.removeprefix(max(matching, key=len))
         return topic
 
+    def _alias_before(self, topic: str) -> str | None:
+        """Return the alias of the file that a name begins with, the longest: one may hold the separator."""
+        aliases = (self.source, self.target, *self.clusters)
+        return max((one for one in aliases if topic.startswith(f"{one}{self.separator}")), key=len, default=None)
+
     def _came_from_target(self, topic: str) -> bool:
         while (alias := self.topic_source(topic)) is not None:
             if alias == self.target:
@@ -132,13 +137,14 @@ class DefaultReplicationPolicy(ReplicationPolicy):
         return f"{self.source}{self.separator}{topic}"
 
     def topic_source(self, topic: str) -> str | None:
-        """Return the first word, if it is not the only one."""
+        """Return the alias of the file that is before the name, or else its first word, if it is not the only one."""
         alias, separator, _ = topic.partition(self.separator)
-        return alias if separator else None
+        return self._alias_before(topic) or (alias if separator else None)
 
     def upstream_topic(self, topic: str) -> str:
-        """Return the name without its first word."""
-        return topic.partition(self.separator)[2]
+        """Return the name without that."""
+        alias = self._alias_before(topic)
+        return topic.partition(self.separator)[2] if alias is None else topic.removeprefix(f"{alias}{self.separator}")
 
     def original_topic(self, topic: str) -> str:
         """Return the name without the aliases of the file that are before it."""
@@ -181,10 +187,7 @@ class IdentityReplicationPolicy(ReplicationPolicy):
         return self._without_aliases(topic) == HEARTBEATS
 
     def _first_alias(self, topic: str) -> str | None:
-        if not self.is_heartbeats_topic(topic):
-            return None
-        aliases = (self.source, self.target, *self.clusters)
-        return max((one for one in aliases if topic.startswith(f"{one}{self.separator}")), key=len, default=None)
+        return self._alias_before(topic) if self.is_heartbeats_topic(topic) else None
 
 
 #: The policy under which topics keep their names.

@@ -75,10 +75,10 @@ class Session:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         try:
-            self._acls.close()
             self._groups.close()
             self._producer.__exit__(kind, error, trace)
         finally:
+            self._acls.close()  # it may wait for a cluster: nothing open does that with it
             self._source.close()
             self._target.close()
 

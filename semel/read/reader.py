@@ -118,6 +118,13 @@ class Reader:
         part = self._pending.get(partition)
         return 0 if part is None else part.lag
 
+    def check(self, partitions: Collection[TopicPartition]) -> None:
+        """Raise :class:`DataLoss` if a topic of these partitions was deleted, or made again: for rows that were read a
+        while ago, and that the caller works on now.
+        """
+        left = [part.left for key, part in self._pending.items() if key in partitions]
+        check_ranges(self._client, left, fail_on_data_loss=self._fail, advice=self._advice)
+
     def __iter__(self) -> Generator[Any, None, None]:
         try:
             for taken in self.answers():
@@ -167,6 +174,8 @@ class Reader:
                 self._note_failure([part], "it has no leader")
             else:
                 led.setdefault(partition.leader, []).append(part)
+        # a leader of paused partitions has rows, and no request
+        self._leaders_with_data &= led.keys() | {part.node for part in self._pending.values() if part.node is not None}
         for node, parts in led.items():
             if not self._fetcher.asked(node) and (patient or not self._fetcher.muted(node)):
                 self._ask(node, parts, topics)

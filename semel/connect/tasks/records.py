@@ -108,11 +108,12 @@ def _number(value: object, limit: int, name: str) -> int:
     return int(value)
 
 
-def _headers(record: SourceRecord) -> Sequence[tuple[str, str | bytes | None]]:
+def _headers(record: SourceRecord) -> Sequence[tuple[str, bytes | None]]:
     try:
-        headers = [(name, value) for name, value in record.headers]
-        fits = all(type(name) is str and isinstance(value, str | bytes | None) for name, value in headers)
-    except (TypeError, ValueError):
+        headers = [(name, value.encode() if isinstance(value, str) else value) for name, value in record.headers]
+        fits = all(type(name) is str and name.encode() is not None for name, _ in headers)
+        fits = fits and all(isinstance(value, bytes | None) for _, value in headers)
+    except (TypeError, ValueError):  # half of a surrogate pair is no UTF-8
         headers, fits = [], False
     if not fits:
         raise ConfigError(

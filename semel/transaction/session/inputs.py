@@ -105,6 +105,7 @@ class TaskInputs:
 
     def __init__(self, inputs: Sequence[Input], order: RowOrder) -> None:
         self._inputs, self._order = inputs, order
+        self.partitions = [one.partition for one in inputs]
 
     def next(self, left: Callable[[TopicPartition], int | None]) -> Any:
         """Return the next rows, or None if there are none, or an input has to be waited for. ``left`` returns how many

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict, deque
 from collections.abc import Collection, Generator, Hashable, Mapping, Sequence
 from typing import Any
@@ -21,6 +22,8 @@ __all__ = ["ADVICE", "RESETS", "SessionReader", "check_arguments", "read_positio
 
 #: What a loss of rows advises.
 ADVICE = "Set the group's offsets where reading is to go on, on purpose, while none of its members runs."
+#: Rows that were held back for longer are handed out only if their topic is still the one that they were read from.
+_HELD_S = 1.0
 RESETS: dict[str, Earliest | Latest] = {"earliest": Earliest(), "latest": Latest()}
 
 
@@ -77,6 +80,8 @@ class SessionReader:
     def __init__(self, client: Client, ranges: Sequence[Range], *, headers: bool, order: RowOrder) -> None:
         self._client, self._ranges, self._headers, self._order = client, ranges, headers, order
         self._positions = {one.topic_partition: one.start for one in ranges}
+        #: Since when rows of a partition wait to be handed out, by the clock.
+        self.held: dict[TopicPartition, float] = {}
         self._batches = self._decoded() if ranges else None
 
     @property
@@ -116,12 +121,25 @@ class SessionReader:
                 if batch is None:
                     pending.popleft()
                 else:
+                    self._check_held(reader, pending[0].partitions)
                     pending.rotate(-1)
                     handed_out = True
                     yield batch
             reader.paused = {partition for partition, one in inputs.items() if one.waiting}
+            now = time.monotonic()
+            self.held = {partition: self.held.get(partition, now) for partition in reader.paused}
             if not handed_out:
                 yield None
+
+    def _check_held(self, reader: Reader, partitions: Collection[TopicPartition]) -> None:
+        """Raise :class:`~semel.errors.DataLoss` if a topic was made again while its rows waited for those of another
+        input: a position of the old topic must not be committed for the new one.
+        """
+        now = time.monotonic()
+        long = {partition for partition in partitions if now - self.held.get(partition, now) > _HELD_S}
+        if long:
+            reader.check(long)
+            self.held.update(dict.fromkeys(long, now))
 
     def _tasks(self, inputs: Mapping[TopicPartition, Input]) -> list[TaskInputs]:
         """Return the tasks, each with its inputs by their places."""

@@ -158,6 +158,7 @@ ODD = pa.table({"value": pa.array([timedelta(1)])})
         ([record(b"a", 1), record(b"a", 2, "u"), record(b"\xff", 3, "u")], {}, "NOT_TEXT", 3),
         ([record({"a": b"x"}, 1), record(2, 2)], {}, "WRONG_TYPE", 1),
         ([record("a", 1), record("b", 2, headers=[("h", 1)])], {}, "WRONG_TYPE", 2),
+        ([record("a", 1), record("b", 2, headers=[("h", "\ud800")])], {}, "WRONG_TYPE", 2),
         ([record(1.0, 1), record([1, object()], 2)], {"value.converter": "Json"}, "WRONG_TYPE", 2),
         (SourceBatch("t", ODD, {"p": "one"}, {"n": 9}), {"value.converter": "Json"}, "WRONG_TYPE", 9),
     ],

@@ -39,6 +39,16 @@ def test_heartbeats_have_their_way_in_their_names() -> None:
     assert IDENTITY.format_remote_topic("iot.heartbeats") == "iot.heartbeats"
 
 
+@pytest.mark.parametrize("policy", [DefaultReplicationPolicy, IdentityReplicationPolicy])
+def test_an_alias_with_the_separator_in_it_is_known_as_it_is_written(policy: type[ReplicationPolicy]) -> None:
+    names = policy("us.east", "us.west", clusters=("us.east", "us.west"))
+    assert names.topic_source("us.west.us.east.heartbeats") == "us.west"
+    assert names.upstream_topic("us.west.us.east.heartbeats") == "us.east.heartbeats"
+    assert names.refused("us.west.heartbeats") == "it has come from us.west"
+    assert names.refused("us.east.us.west.heartbeats") == "it has come from us.west"
+    assert names.refused("heartbeats") is None
+
+
 def test_names_that_come_back() -> None:
     default, identity = DefaultReplicationPolicy("B", "A"), IdentityReplicationPolicy("B", "A")
     assert IDENTITY.returns_names(identity)

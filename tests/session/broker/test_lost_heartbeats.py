@@ -84,12 +84,16 @@ def test_what_a_follower_had_sent_before_it_joined_again_comes_again(servers: st
 
 def test_what_a_static_follower_had_sent_before_it_polled_too_late_comes_again(servers: str) -> None:
     """A static member does not leave: until its session times out, it comes back into its generation."""
-    source, target = create(servers, "late-in", PARTITIONS), create(servers, "late-out", PARTITIONS)
+    source, target = create(servers, "late-static-in", PARTITIONS), create(servers, "late-static-out", PARTITIONS)
     with (
         semel.Cluster({"bootstrap.servers": servers}) as cluster,
-        cluster.session("late", group="late", topics=[source], group_instance_id="leader") as leader,
+        cluster.session("late-static", group="late-static", topics=[source], group_instance_id="leader") as leader,
         cluster.session(
-            "late", group="late", topics=[source], group_instance_id="follower", max_poll_interval_ms=6_000
+            "late-static",
+            group="late-static",
+            topics=[source],
+            group_instance_id="follower",
+            max_poll_interval_ms=6_000,
         ) as follower,
     ):
         wait_for(lambda: leader.poll(0.1) is None and len(leader.assignment) == PARTITIONS, "the first generation")

@@ -11,10 +11,15 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from semel.config import ClientConfig
+from semel.errors import DataLoss
 from semel.streams import App
 from semel.streams.topology.topology import Sink
 from semel.streams.worker.worker import Worker
+from semel.transaction.session import reader
 from semel.transaction.session.inputs import each_for_itself
+from semel.wire.api.offsets import committed
+from semel.wire.client import Client
 from tests.streams.oracle.answers import judged, kept, text
 from tests.streams.oracle.cases import Case
 from tests.streams.oracle.topologies import add, build
@@ -141,7 +146,7 @@ def test_a_table_that_is_older_than_the_stream_is_read_first(
 
 
 def test_an_idle_input_is_waited_for_as_long_as_it_is_asked(servers: str, conf: dict[str, object]) -> None:
-    app, stream, table, out = joining("idle", conf, **{"max.task.idle.ms": "600000"})
+    app, stream, table, out = joining("idle-input", conf, **{"max.task.idle.ms": "600000"})
     for name in (stream, table, out):
         create(servers, name, 1, retention_ms="-1")
     fill(servers, [(stream, "k", 1, 20)])
@@ -151,3 +156,37 @@ def test_an_idle_input_is_waited_for_as_long_as_it_is_asked(servers: str, conf: 
         wait_for(worker.step, "the row of the table", 60)
         wait_for(lambda: not worker.step() and read(servers, [out])[out], "the join", 60)
     assert read(servers, [out])[out] == [["k", "7", 20]]
+
+
+def test_a_topic_that_is_made_again_while_its_rows_wait_is_no_place_to_commit_to(
+    servers: str, conf: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of the old topic wait for the other input. Their position in the new topic would pass over its rows."""
+    monkeypatch.setattr(reader, "_HELD_S", 0.0)
+    waits = {"max.task.idle.ms": 600_000, "max.poll.records": 5, "commit.interval.ms": 1}
+    app = App("again", **{**conf, **waits})
+    app.stream("again-a", key="string", value="string").merge(app.stream("again-b", key="string", value="string")).to(
+        "again-out"
+    )
+    for name in ("again-a", "again-b", "again-out"):
+        create(servers, name, 1, retention_ms="-1")
+    fill(servers, [("again-a", "k", f"old {number}", 1_000 + number) for number in range(40)])
+    admin = AdminClient({"bootstrap.servers": servers})
+    with Worker(app) as worker:
+        session = worker._session
+
+        def held_back() -> bool:
+            worker.step()
+            return session._reader is not None and bool(session._reader.held)
+
+        wait_for(held_back, "rows that wait", 60)
+        admin.delete_topics(["again-a"])["again-a"].result(60)
+        wait_for(lambda: "again-a" not in admin.list_topics(timeout=30).topics, "that it is gone", 60)
+        create(servers, "again-a", 1, retention_ms="-1")
+        fill(servers, [("again-a", "k", f"new {number}", 9_000 + number) for number in range(500)])
+        fill(servers, [("again-b", "k", "other", 5_000)])
+        with pytest.raises(DataLoss, match="deleted and created again"):
+            wait_for(lambda: worker.step() and False, "that it stops", 60)
+    assert read(servers, ["again-out"])["again-out"] == []
+    with Client(ClientConfig.parse({"bootstrap.servers": servers})) as client:
+        assert committed(client, "again", [("again-a", 0)], require_stable=True) == {}
