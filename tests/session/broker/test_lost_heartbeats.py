@@ -87,7 +87,7 @@ def test_what_a_static_follower_had_sent_before_it_polled_too_late_comes_again(s
     source, target = create(servers, "late-static-in", PARTITIONS), create(servers, "late-static-out", PARTITIONS)
     with (
         semel.Cluster({"bootstrap.servers": servers}) as cluster,
-        cluster.session("late-static", group="late-static", topics=[source], group_instance_id="leader") as leader,
+        cluster.session("statics", group="statics", topics=[source], group_instance_id="leader") as leader,
         cluster.session(
             "late-static",
             group="late-static",
