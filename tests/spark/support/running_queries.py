@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.query import StreamingQuery
 
-from semel.spark.jvm import status_store, streaming_query
+from semel.spark.jvm import status_store, streaming_query, versions
 from semel.spark.jvm.values import Callback, Execution, Job
 from semel.spark.source_offset import SourceOffset, TopicOffset, as_dict
 
@@ -82,6 +82,10 @@ def standing_in(spark: SparkSession) -> Iterator[None]:
     Spark before 4.2 lets none take the place of a data source that it has found among Python's packages: it is made to
     find none.
     """
+    if versions.current().limits_each_batch:  # as for names of sources, 4.2 is the one that differs
+        spark.dataSource.register(StandIn)
+        yield
+        return
     jvm: Any = spark._jvm
 
     def scala_object(name: str) -> Any:
