@@ -37,12 +37,14 @@ class _Touched:
 class RecordOrder:
     """Names of nodes: rows go one by one into those of ``into``, and on from those of ``out_of``.
 
-    With ``by_key`` the inputs meet in nothing but entries of their records' keys.
+    With ``by_key`` the inputs meet in nothing but entries of their records' keys. ``plain`` are the nodes that come
+    before all state: of each of their rows it is known which record it was made of.
     """
 
     into: frozenset[str]
     out_of: frozenset[str]
     by_key: bool = False
+    plain: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, nodes: Sequence[Node]) -> RecordOrder:
@@ -58,10 +60,20 @@ class RecordOrder:
             if any(touched[one.name].meets(touched[other.name]) for one, other in combinations(node.children, 2)):
                 out_of.add(node.name)
             touched[node.name] = own | below
-        return cls(frozenset(into), frozenset(out_of), _meet_by_key(nodes, touched))
+        return cls(frozenset(into), frozenset(out_of), _meet_by_key(nodes, touched), _plain(nodes))
 
     def __bool__(self) -> bool:
         return bool(self.into or self.out_of)
+
+
+def _plain(nodes: Sequence[Node]) -> frozenset[str]:
+    found: set[str] = set()
+    for node in nodes:
+        stateless = not node.stores and node.supply is None and not isinstance(node, Sink)
+        known = not node.parents or node.operate is None or node.keeps_origin
+        if stateless and known and all(parent.name in found for parent in node.parents):
+            found.add(node.name)
+    return frozenset(found)
 
 
 def _meet_by_key(nodes: Sequence[Node], touched: Mapping[str, _Touched]) -> bool:

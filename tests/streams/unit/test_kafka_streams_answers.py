@@ -15,6 +15,8 @@ from tests.streams.oracle.cases import case
 
 CASES = list(kept())
 PARTS = 20
+#: Cases with a punctuator, which have one sub-topology.
+LATE = [one["seed"] for one in CASES if any(step.get("kind") == "tick" for step in one["steps"])]
 #: Rows of one time in two repartition topics of a task: Kafka Streams promises no order of them, and semel none either.
 TIES = {1982}
 
@@ -53,4 +55,12 @@ def test_control_whole_batches_give_other_answers(monkeypatch: pytest.MonkeyPatc
 @given(seed=st.integers(10_000, 1_000_000), cuts=st.lists(st.integers(1, 9), min_size=1, max_size=6))
 def test_any_cut_is_a_record_at_a_time(seed: int, cuts: list[int]) -> None:
     asked = case(seed)
+    assert driven(asked, cuts) == driven(asked) == driven(asked, [len(asked["records"])])
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.sampled_from(LATE), cuts=st.lists(st.integers(1, 9), min_size=1, max_size=6))
+def test_any_cut_is_a_record_at_a_time_where_processors_schedule_while_they_process(seed: int, cuts: list[int]) -> None:
+    late = [{**step, "kind": "late"} if step.get("kind") == "tick" else step for step in CASES[seed]["steps"]]
+    asked = {**CASES[seed], "steps": late}
     assert driven(asked, cuts) == driven(asked) == driven(asked, [len(asked["records"])])
