@@ -6,6 +6,7 @@ time is the highest time of the task's rows. After each of them the punctuators 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from operator import itemgetter
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from semel.errors import ConfigError
 from semel.serdes.serde import decode
@@ -22,6 +24,7 @@ from semel.streams.state.state_store import StateStore
 from semel.streams.topology.record_order import RecordOrder
 from semel.streams.topology.topology import Node, Sink, Source, SubTopology, Topology
 from semel.streams.worker.blocks import pieces
+from semel.streams.worker.meeting import in_order
 
 __all__ = ["Task"]
 
@@ -98,14 +101,28 @@ class Task:
         for row in one_by_one(rows.slice(at)):
             last = int(np.searchsorted(made_of, row["offset"][0].as_py(), "right"))
             self._stream_time = max(self._stream_time, int(times(row)[0]))
-            self._operate(node, left.slice(first, last - first))
+            self._enter(node, left.slice(first, last - first))
             self._punctuate(row)
             first = last
 
     def process_by_time(self, rows: Any) -> None:
         """Process rows of several topics, which are in their order."""
+        if self._order.meeting:
+            self._meet(rows)
+            return
         for piece in pieces(rows, by_key=self._order.by_key):
             self.process(piece["topic"][0].as_py(), piece)
+
+    def _meet(self, rows: Any) -> None:
+        """Send each topic's rows to the nodes where they meet others, and let these work on all of them, in order."""
+        arrived: dict[str, list[Any]] = defaultdict(list)
+        for topic in pc.unique(rows["topic"]).to_pylist():
+            node = self._sources[topic]
+            self._hand_on(node, _decoded(node, rows.filter(pc.equal(rows["topic"], topic))), arrived)
+        for name, batches in arrived.items():
+            for piece in in_order(rows, batches):
+                self._enter(self._nodes[name], piece)
+        self._stream_time = max(self._stream_time, int(times(rows).max()))
 
     def _punctuate(self, row: Any) -> None:
         """Call what is due, the earliest first."""
@@ -126,18 +143,22 @@ class Task:
             for store in self.stores.values():
                 store.close()
 
-    def _hand_on(self, node: Node, rows: Any) -> None:
+    def _hand_on(self, node: Node, rows: Any, arrived: dict[str, list[Any]] | None = None) -> None:
+        """Let the nodes after this one work on rows. With ``arrived`` they stop where they meet those of others."""
         for piece in self._pieces(rows, apart=node.name in self._order.out_of):
             for child in node.children:
-                if isinstance(child, Sink):
-                    self._sink(child, piece)
+                if arrived is not None and child.name in self._order.meeting:
+                    arrived[child.name].append(piece)
                 else:
-                    self._operate(child, piece)
+                    self._enter(child, piece, arrived)
 
-    def _operate(self, node: Node, rows: Any) -> None:
+    def _enter(self, node: Node, rows: Any, arrived: dict[str, list[Any]] | None = None) -> None:
+        if isinstance(node, Sink):
+            self._sink(node, rows)
+            return
         operate = self._own.get(node.name, node.operate)
         for piece in self._pieces(rows, apart=node.name in self._order.into):
-            self._hand_on(node, piece if operate is None else operate(piece, self.stores))
+            self._hand_on(node, piece if operate is None else operate(piece, self.stores), arrived)
 
     @staticmethod
     def _pieces(rows: Any, *, apart: bool) -> Iterable[Any]:
