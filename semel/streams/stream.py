@@ -48,13 +48,20 @@ class Stream:
     window_keys: WindowKeys = BY_START
 
     def _then(
-        self, prefix: str, operate: Callable[[str], Operator], *, by_record: bool = False, **changes: Any
+        self,
+        prefix: str,
+        operate: Callable[[str], Operator],
+        *,
+        by_record: bool = False,
+        keeps_origin: bool = True,
+        **changes: Any,
     ) -> Stream:
         for name in ("key", "value"):
             check_serde(changes.get(name), prefix.strip("-"))
         name = self.topology.name(prefix)
         changes |= {"processed": False} if "rekeyed" in changes else {}
         node = Node(name, (self.node,), operate(name), by_record=by_record, keeps_key="rekeyed" not in changes)
+        node.keeps_origin = keeps_origin
         return replace(self, node=self.topology.add(node), **changes)
 
     def map_batches(
@@ -64,6 +71,7 @@ class Stream:
         return self._then(
             "KSTREAM-MAPBATCHES-",
             lambda name: stateless.map_batch(function, name),
+            keeps_origin=False,
             key=key,
             value=value,
             rekeyed=True,

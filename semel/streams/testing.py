@@ -72,11 +72,8 @@ class Driver:
                 f"the topology does not read {topic!r}. Nothing was sent. It reads {', '.join(sorted(self._sources))}.",
                 tag="TOPOLOGY",
             )
-        source = self._sources[topic]
-        keys, values, times = ([row[at] for row in rows] for at in range(3))
-        columns = {"key": _bytes(keys, source.key), "value": _bytes(values, source.value)}
         before = {name: len(written) for name, written in self._output.items()}
-        batch = pa.RecordBatch.from_pydict({**columns, "timestamp": timestamps(times)})
+        batch = self._batch(topic, rows)
         try:
             for piece in one_by_one(batch) if self._meeting else (batch,):
                 self._process(topic, piece)
@@ -90,6 +87,12 @@ class Driver:
             raise
         self._commit()
 
+    def _batch(self, topic: str, rows: Sequence[tuple[Any, Any, int]]) -> Any:
+        source = self._sources[topic]
+        keys, values, times = ([row[at] for row in rows] for at in range(3))
+        columns = {"key": _bytes(keys, source.key), "value": _bytes(values, source.value)}
+        return pa.RecordBatch.from_pydict({**columns, "timestamp": timestamps(times)})
+
     def _commit(self) -> None:
         """Take what was written into the stores, and delete windows that are too old, as a worker does."""
         for store in self._stores.values():
@@ -97,6 +100,9 @@ class Driver:
             store.apply("", 0)
 
     def _process(self, topic: str, records: Any) -> None:
+        self._tasks[topic].process(topic, self._with_origin(topic, records))
+
+    def _with_origin(self, topic: str, records: Any) -> Any:
         count = records.num_rows
         first = self._offsets[topic]
         self._offsets[topic] += count
@@ -106,7 +112,7 @@ class Driver:
             "offset": pa.array(range(first, first + count), pa.int64()),
         }
         columns = {name: records[name] for name in records.schema.names}
-        self._tasks[topic].process(topic, pa.RecordBatch.from_pydict({**columns, **origin}))
+        return pa.RecordBatch.from_pydict({**columns, **origin})
 
     def _drain(self) -> None:
         """Work on the rows of repartition topics: those of the topic first whose next row has the lowest time."""

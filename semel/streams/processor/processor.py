@@ -117,7 +117,8 @@ class Context:
 class Processing:
     """The operator of one task: calls its processor for each record.
 
-    With ``hand_on`` the nodes after it work on a record before :meth:`Context.forward` returns.
+    With ``hand_on`` the nodes after it work on a record before :meth:`Context.forward` returns. With ``stops`` it stops
+    after the record at which its first punctuator is scheduled: ``left`` are the rows from there on.
     """
 
     name: str
@@ -127,6 +128,8 @@ class Processing:
     made: tuple[Serde, Serde]
     dropped: DroppedRecords
     hand_on: Callable[[Any], None] | None = None
+    stops: bool = False
+    left: Any = None
     _processor: Processor | None = None
     _context: Context = field(init=False)
 
@@ -148,11 +151,15 @@ class Processing:
         assert self._processor is not None
         parents: list[int] = []
         late = self._late(stores)
+        stops = self.stops and self.next_ms is None
         for at, record in enumerate(records(rows, *self.given)):
             self._context.begin(record.timestamp)
             self._take_at(rows, at)
             calling(self._processor.process, self.name, record, record)
             parents += [at] * (len(self._context.forwarded) - len(parents))
+            if stops and self.next_ms is not None:
+                self.left = rows.slice(at)
+                break
         self.dropped.count(self.name, self._late(stores) - late, "windows that are older than the retention")
         return self._forwarded(rows, parents)
 

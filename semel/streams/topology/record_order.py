@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from semel.streams.topology.topology import Node, Sink
+from semel.streams.topology.topology import Node, Sink, Source
 
 __all__ = ["RecordOrder"]
 
@@ -37,12 +37,16 @@ class _Touched:
 class RecordOrder:
     """Names of nodes: rows go one by one into those of ``into``, and on from those of ``out_of``.
 
-    With ``by_key`` the inputs meet in nothing but entries of their records' keys.
+    With ``by_key`` the inputs meet in nothing but entries of their records' keys. ``plain`` are the nodes that come
+    before all state: of each of their rows it is known which record it was made of. ``meeting`` are the nodes right
+    after them, if each input's rows can go to these as one piece, and be put in order there.
     """
 
     into: frozenset[str]
     out_of: frozenset[str]
     by_key: bool = False
+    plain: frozenset[str] = frozenset()
+    meeting: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, nodes: Sequence[Node]) -> RecordOrder:
@@ -58,10 +62,34 @@ class RecordOrder:
             if any(touched[one.name].meets(touched[other.name]) for one, other in combinations(node.children, 2)):
                 out_of.add(node.name)
             touched[node.name] = own | below
-        return cls(frozenset(into), frozenset(out_of), _meet_by_key(nodes, touched))
+        plain = _plain(nodes)
+        by_key, meeting = _meet_by_key(nodes, touched), _meeting(nodes, touched, plain)
+        return cls(frozenset(into), frozenset(out_of), by_key, plain, meeting)
 
     def __bool__(self) -> bool:
         return bool(self.into or self.out_of)
+
+
+def _plain(nodes: Sequence[Node]) -> frozenset[str]:
+    found: set[str] = set()
+    for node in nodes:
+        stateless = not node.stores and node.supply is None and not isinstance(node, Sink)
+        known = node.operate is None or node.keeps_origin
+        if isinstance(node, Source):
+            known = node.unpack is None  # what is unpacked may have any columns
+        if stateless and known and all(parent.name in found for parent in node.parents):
+            found.add(node.name)
+    return frozenset(found)
+
+
+def _meeting(nodes: Sequence[Node], touched: Mapping[str, _Touched], plain: frozenset[str]) -> frozenset[str]:
+    """Return the nodes after the plain ones, or none if one of them could see what another one does."""
+    if any(node.supply is not None or (isinstance(node, Source) and node.name not in plain) for node in nodes):
+        return frozenset()
+    found = {child.name for node in nodes if node.name in plain for child in node.children} - plain
+    if any(touched[one].meets(touched[other]) for one, other in combinations(found, 2)):
+        return frozenset()
+    return frozenset(found)
 
 
 def _meet_by_key(nodes: Sequence[Node], touched: Mapping[str, _Touched]) -> bool:

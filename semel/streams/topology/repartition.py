@@ -25,7 +25,9 @@ def through_topic(
     dropped. Values are written as they are, or these columns of ``numbers`` alone.
     """
     names = _names(topology)
-    keyed = topology.add(Node(names[1], (node,), stateless.requiring_key(names[1], topology.dropped)))
+    keyed = topology.add(
+        Node(names[1], (node,), stateless.requiring_key(names[1], topology.dropped), keeps_origin=True)
+    )
     topic = f"{prefix}-repartition"
     return _through(topology, keyed, names, given, topic, window_keys, partitions, numbers)
 
@@ -40,7 +42,7 @@ def joined_through(topology: Topology, node: Node, given: tuple[Serde, Serde], w
     found = next(there, None)
     if found is not None:
         return found
-    keyed = topology.add(Node(names[1], (node,), stateless.having_key_column(names[1])))
+    keyed = topology.add(Node(names[1], (node,), stateless.having_key_column(names[1]), keeps_origin=True))
     return _through(topology, keyed, names, given, topic, window_keys)
 
 

@@ -28,6 +28,10 @@ class TaskOperator(Protocol):
     """The work of a node in one task, with its state in memory. ``hand_on`` takes rows while it works."""
 
     hand_on: Callable[[Any], None] | None
+    #: Whether it stops after the row at which it first wants to be called without rows.
+    stops: bool
+    #: The rows from that one on, if it has stopped.
+    left: Any
 
     def start(self, stores: Mapping[str, StateStore]) -> None:
         """Prepare it, before the first rows of its task. Called more than once."""
@@ -62,6 +66,8 @@ class Node:
     by_record: bool = False
     #: Whether its rows have the keys of the rows that it was given.
     keeps_key: bool = False
+    #: Whether it makes each row of one that it was given, and gives it that row's origin.
+    keeps_origin: bool = False
     #: Whether it leaves its stores as they are.
     reads_only: bool = False
     builders: tuple[StoreBuilder, ...] = ()

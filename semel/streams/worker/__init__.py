@@ -4,7 +4,8 @@
 ``worker``         polls, runs the tasks, commits
 ``task``           one sub-topology for one partition, with its state
 ``task_assignor``  which member of the group gets which tasks
-``blocks``           rows of several inputs, cut into pieces of one topic
+``blocks``         rows of several inputs, cut into pieces of one topic
+``meeting``        rows of several inputs, put in order where they meet
 ``pace``           how many rows a sub-topology gets at a time
 ``executors``      workers as processes on Spark executors
 =================  ===================================================================================================

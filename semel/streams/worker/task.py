@@ -6,12 +6,15 @@ time is the highest time of the task's rows. After each of them the punctuators 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from operator import itemgetter
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from semel.errors import ConfigError
 from semel.serdes.serde import decode
@@ -21,6 +24,7 @@ from semel.streams.state.state_store import StateStore
 from semel.streams.topology.record_order import RecordOrder
 from semel.streams.topology.topology import Node, Sink, Source, SubTopology, Topology
 from semel.streams.worker.blocks import pieces
+from semel.streams.worker.meeting import in_order
 
 __all__ = ["Task"]
 
@@ -48,7 +52,17 @@ class Task:
         for node in part.nodes:
             if node.name in self._own and node.name in self._order.into:
                 self._own[node.name].hand_on = partial(self._hand_on, node)
+        #: The processor of a task that can let it stop in the middle of a batch, and give it the rest row by row.
+        self._stopping = self._find_stopping(part)
         self._stream_time = -1
+
+    def _find_stopping(self, part: SubTopology) -> Node | None:
+        """Return the only processor, if nothing else can be seen to have gone ahead of it."""
+        nodes = [node for node in part.nodes if node.name in self._own]
+        if len(nodes) != 1 or self._order or any(one.name not in self._order.plain for one in nodes[0].parents):
+            return None
+        self._own[nodes[0].name].stops = True
+        return nodes[0]
 
     def process(self, topic: str, rows: Any) -> None:
         """Send rows of a topic through all nodes after it. Raises :class:`ConfigError` for what a node cannot work on,
@@ -60,26 +74,62 @@ class Task:
         rows = _decoded(node, rows)
         for one in self._own.values():
             one.start(self.stores)
-        if all(one.next_ms is None for one in self._own.values()):
-            self._hand_on(node, rows)
-            self._stream_time = max(self._stream_time, int(times(rows).max()))
+        if self._own and (self._stopping is None or self._scheduled):
+            for row in one_by_one(rows):
+                self._stream_time = max(self._stream_time, int(times(row)[0]))
+                self._hand_on(node, row)
+                self._punctuate(row)
             return
-        for row in one_by_one(rows):
+        self._hand_on(node, rows)
+        if self._stopping is not None and self._scheduled:
+            self._catch_up(self._stopping, rows)
+        self._stream_time = max(self._stream_time, int(times(rows).max()))
+
+    @property
+    def _scheduled(self) -> bool:
+        return any(one.next_ms is not None for one in self._own.values())
+
+    def _catch_up(self, node: Node, rows: Any) -> None:
+        """Give a processor that has stopped the rest of these rows, one by one, and call it as it has scheduled."""
+        own = self._own[node.name]
+        left, own.left = own.left, None
+        made_of = left["offset"].to_numpy()
+        at = int(np.searchsorted(rows["offset"].to_numpy(), made_of[0]))
+        if at:
+            self._stream_time = max(self._stream_time, int(times(rows.slice(0, at)).max()))
+        first = 1
+        for row in one_by_one(rows.slice(at)):
+            last = int(np.searchsorted(made_of, row["offset"][0].as_py(), "right"))
             self._stream_time = max(self._stream_time, int(times(row)[0]))
-            self._hand_on(node, row)
+            self._enter(node, left.slice(first, last - first))
             self._punctuate(row)
+            first = last
 
     def process_by_time(self, rows: Any) -> None:
         """Process rows of several topics, which are in their order."""
+        if self._order.meeting:
+            self._meet(rows)
+            return
         for piece in pieces(rows, by_key=self._order.by_key):
             self.process(piece["topic"][0].as_py(), piece)
+
+    def _meet(self, rows: Any) -> None:
+        """Send each topic's rows to the nodes where they meet others, and let these work on all of them, in order."""
+        arrived: dict[str, list[Any]] = defaultdict(list)
+        for topic in pc.unique(rows["topic"]).to_pylist():
+            node = self._sources[topic]
+            self._hand_on(node, _decoded(node, rows.filter(pc.equal(rows["topic"], topic))), arrived)
+        for name, batches in arrived.items():
+            for piece in in_order(rows, batches):
+                self._enter(self._nodes[name], piece)
+        self._stream_time = max(self._stream_time, int(times(rows).max()))
 
     def _punctuate(self, row: Any) -> None:
         """Call what is due, the earliest first."""
         while True:
             due = [(one.next_ms, name) for name, one in self._own.items() if one.next_ms is not None]
-            at, name = min(due, key=itemgetter(0))
-            if at > self._stream_time:
+            at, name = min(due, key=itemgetter(0), default=(None, ""))
+            if at is None or at > self._stream_time:
                 return
             made = self._own[name].punctuate(self._stream_time, row)
             self._hand_on(self._nodes[name], made)
@@ -93,18 +143,22 @@ class Task:
             for store in self.stores.values():
                 store.close()
 
-    def _hand_on(self, node: Node, rows: Any) -> None:
+    def _hand_on(self, node: Node, rows: Any, arrived: dict[str, list[Any]] | None = None) -> None:
+        """Let the nodes after this one work on rows. With ``arrived`` they stop where they meet those of others."""
         for piece in self._pieces(rows, apart=node.name in self._order.out_of):
             for child in node.children:
-                if isinstance(child, Sink):
-                    self._sink(child, piece)
+                if arrived is not None and child.name in self._order.meeting:
+                    arrived[child.name].append(piece)
                 else:
-                    self._operate(child, piece)
+                    self._enter(child, piece, arrived)
 
-    def _operate(self, node: Node, rows: Any) -> None:
+    def _enter(self, node: Node, rows: Any, arrived: dict[str, list[Any]] | None = None) -> None:
+        if isinstance(node, Sink):
+            self._sink(node, rows)
+            return
         operate = self._own.get(node.name, node.operate)
         for piece in self._pieces(rows, apart=node.name in self._order.into):
-            self._hand_on(node, piece if operate is None else operate(piece, self.stores))
+            self._hand_on(node, piece if operate is None else operate(piece, self.stores), arrived)
 
     @staticmethod
     def _pieces(rows: Any, *, apart: bool) -> Iterable[Any]:

@@ -8,8 +8,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from semel.streams import Record
 from semel.streams.testing import Driver
+from semel.streams.worker.task import Task
 from tests.streams.oracle.cases import Case
 from tests.streams.oracle.topologies import build
 
@@ -45,22 +48,38 @@ class _Recording(Driver):
                 rows[text(row["key"]) or ""] = [text(row["key"]), text(row["value"]), time]
         super()._commit()
 
+    def pipe_together(self, records: Sequence[Sequence[Any]]) -> None:
+        """Send records of several topics: to each task those of its topics at once, as a worker does."""
+        batches: dict[Task, list[Any]] = {}
+        for topic, *row in records:
+            made = self._with_origin(topic, self._batch(topic, [(row[0], row[1], row[2])]))
+            batches.setdefault(self._tasks[topic], []).append(made)
+        for task, rows in batches.items():
+            task.process_by_time(pa.concat_batches(rows))
+            self._drain()
+        self._commit()
+
     @property
     def written(self) -> dict[str, list[Record]]:
         """What sinks have written, by topic."""
         return self._output
 
 
-def driven(case: Case, cuts: Sequence[int] = ()) -> Answers:
-    """Return what the test driver answers. Records of one topic go together, as many as ``cuts`` say in turn."""
+def driven(case: Case, cuts: Sequence[int] = (), *, together: bool = False) -> Answers:
+    """Return what the test driver answers. Records of one topic go together, as many as ``cuts`` say in turn; with
+    ``together`` those of other topics, too.
+    """
     driver = _Recording(build(case["steps"], properties={"statestore.cache.max.bytes": 0}))
     records = case["records"]
     at = turn = 0
     while at < len(records):
         last, most = at + 1, cuts[turn % len(cuts)] if cuts else 1
-        while last < min(at + most, len(records)) and records[last][0] == records[at][0]:
+        while last < min(at + most, len(records)) and (together or records[last][0] == records[at][0]):
             last += 1
-        driver.pipe_many(records[at][0], [tuple(row[1:]) for row in records[at:last]])
+        if together:
+            driver.pipe_together(records[at:last])
+        else:
+            driver.pipe_many(records[at][0], [tuple(row[1:]) for row in records[at:last]])
         at, turn = last, turn + 1
     changelogs = {
         name: [row for _, row in sorted(rows.items()) if row[1] is not None] for name, rows in driver.changelogs.items()

@@ -130,6 +130,7 @@ class Own(Processor):
 
     def __init__(self, kind: str, name: str, every: int) -> None:
         self._kind, self._name, self._every = kind, name, every
+        self._scheduled = False
 
     def init(self, context: Context) -> None:
         super().init(context)
@@ -141,8 +142,11 @@ class Own(Processor):
         self.context.forward("tick", now * 1000 + (self._store.get("n") or 0))
 
     def process(self, record: Record) -> None:
-        """Do as the processor of the same kind in ``Answers.java``."""
+        """Do as the processor of the same kind in ``Answers.java``; "late" schedules in here, and is not there."""
         key, value = record.key, 1 if record.value is None else record.value
+        if self._kind == "late" and key == "k1" and not self._scheduled:
+            self._scheduled = True
+            self.context.schedule(self._every, self._tick)
         if key is None:
             self.context.forward(key, value)
             return

@@ -1,13 +1,19 @@
-"""Rows of two topics, cut into pieces: where keys alone meet, rows of other keys may change places."""
+"""Rows of two topics: cut into pieces, or put in order where they meet. Where keys alone meet, rows of other keys may
+change places.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
 
-from semel.streams import App
+from semel.streams import App, Processor
+from semel.streams.stream import Stream
 from semel.streams.topology.record_order import RecordOrder
 from semel.streams.worker.blocks import pieces
+from semel.streams.worker.meeting import in_order
 
 
 def cut(rows: str, *, by_key: bool) -> list[str]:
@@ -55,3 +61,51 @@ def test_which_inputs_meet_by_key() -> None:
     assert order().by_key
     assert not order(rekeyed=True).by_key
     assert not order(again=True).by_key
+
+
+def made(text: str, **columns: list[object]) -> pa.RecordBatch:
+    """Return rows by their topics and offsets."""
+    words = text.split()
+    origin = {"topic": [word[0] for word in words], "offset": [int(word[1:]) for word in words]}
+    return pa.RecordBatch.from_pydict({**origin, **columns})
+
+
+def said(batches: list[pa.RecordBatch]) -> list[str]:
+    return [" ".join(f"{row['topic']}{row['offset']}" for row in one.to_pylist()) for one in batches]
+
+
+ROWS = made("s1 t5 t7 s2 s9 t8")
+
+
+def test_rows_that_meet_come_in_the_order_of_their_records() -> None:
+    assert said(in_order(ROWS, [made("s1 s2 s9"), made("t5 t7 t8")])) == ["s1 t5 t7 s2 s9 t8"]
+    assert said(in_order(ROWS, [made("s1 s1 s9"), made("t8")])) == ["s1 s1 s9 t8"]
+    assert said(in_order(ROWS, [made(""), made("t8")])) == ["t8"]
+    first, second = made("s1 s2", way=[1, 1]), made("s1 s2", way=[2, 2])
+    assert [row["way"] for row in in_order(ROWS, [first, second])[0].to_pylist()] == [1, 2, 1, 2]
+
+
+def test_rows_with_other_columns_or_types_stay_as_they_are() -> None:
+    for other in (made("t5 t7", value=[0.5, 1.5]), made("t5 t7", more=[1, 2])):
+        assert said(in_order(ROWS, [made("s1 s2", value=[1, 2]), other])) == ["s1", "t5 t7", "s2"]
+
+
+def meeting(build: Callable[[Stream, Stream], object]) -> bool:
+    app = App("meeting")
+    build(app.stream("s", key="string", value="json"), app.stream("t", key="string", value="json"))
+    return any(RecordOrder.of(part.nodes).meeting for part in app.topology.sub_topologies() if len(part.sources) > 1)
+
+
+def test_where_inputs_are_put_in_order() -> None:
+    assert meeting(lambda s, t: s.filter(bool).merge(t.map_values(bool)).group_by_key().count("c"))
+    assert meeting(lambda s, t: s.merge(t.select_key(str)).to("out"))
+    assert not meeting(lambda s, t: s.merge(t.map_batches(lambda rows: rows, key="string", value="json")).to("out"))
+    assert not meeting(lambda s, t: s.merge(t).process(Processor).to("out"))
+
+
+def test_inputs_whose_rows_come_to_one_topic_by_two_ways_are_cut() -> None:
+    def build(one: Stream, other: Stream) -> None:
+        one.merge(other).to("out")
+        other.to("out")
+
+    assert not meeting(build)

@@ -159,6 +159,36 @@ class Counting(Processor):
         self.context.forward(record.key, counts.get(record.key))
 
 
+class Late(Processor):
+    """Schedules its punctuator while it works on a record."""
+
+    scheduled = False
+
+    def process(self, record: Record) -> None:
+        if record.value == "go" and not self.scheduled:
+            self.scheduled = True
+            self.context.schedule("10 ms", lambda time: self.context.forward("tick", time))
+        self.context.forward(record.key, record.timestamp)
+
+
+@pytest.mark.parametrize("size", [1, 2, 9])
+def test_a_punctuator_that_is_scheduled_with_a_record(size: int) -> None:
+    app = App("processing")
+    stream = app.stream("in", key="string", value="string").filter(lambda record: record.key != "left out")
+    stream.flat_map(lambda record: [("1", record.value), ("2", record.value)], value="string").process(Late).to("out")
+    driver = Driver(app)
+    rows = [("a", "no", 3), ("a", "go", 5), ("a", "", 12), ("left out", "", 25), ("a", "", 31)]
+    for first in range(0, len(rows), size):
+        driver.pipe_many("in", rows[first : first + size])
+    assert [one.timestamp for one in driver.read("out", value="json") if one.key == "tick"] == [5, 12, 25, 31]
+    whole = Driver(app)
+    whole.pipe_many("in", rows)
+    assert [(one[0], one[1]) for one in written(whole)] == [
+        ("1", 3), ("2", 3), ("1", 5), ("2", 5), ("tick", 5), ("1", 12), ("2", 12), ("tick", 12), ("tick", 25),
+        ("1", 31), ("2", 31), ("tick", 31),
+    ]  # fmt: skip
+
+
 def test_a_punctuator_by_stream_time() -> None:
     class Ticking(Processor):
         def init(self, context: Context) -> None:
