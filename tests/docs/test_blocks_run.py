@@ -144,6 +144,7 @@ def test_what_is_not_run() -> None:
     assert sorted(found) == [
         ("README.md", "they run this check themselves, and `tests/spark/broker/test_examples.py` runs the demo"),
         ("reliability.md", "half an hour and two hours; a short one is `tests/storm/test_storm.py`"),
+        ("versions.md", "a quarter of an hour for each version"),
         ("versions.md", "half an hour for each version, and its outcome is above"),
     ]
 
