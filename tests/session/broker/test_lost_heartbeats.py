@@ -89,8 +89,8 @@ def test_what_a_static_follower_had_sent_before_it_polled_too_late_comes_again(s
         semel.Cluster({"bootstrap.servers": servers}) as cluster,
         cluster.session("statics", group="statics", topics=[source], group_instance_id="leader") as leader,
         cluster.session(
-            "late-static",
-            group="late-static",
+            "statics",
+            group="statics",
             topics=[source],
             group_instance_id="follower",
             max_poll_interval_ms=6_000,
