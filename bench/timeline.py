@@ -215,9 +215,9 @@ def _processor(kind: str) -> Callable[[Run], str]:
 def _around_job(run: Run) -> tuple[float, float]:
     """Return the seconds between the sink's call and its job, and between the job and its return."""
     steps = {span.name: span.begin for span in run.steps(os.getpid())}
-    if not run.jobs or "SinkStep.CALLED" not in steps:
+    if not run.jobs or not steps:
         return 0.0, 0.0
-    called, returning = steps["SinkStep.CALLED"], steps.get("SinkStep.RETURNING", run.end)
+    called, returning = steps.get("SinkStep.CALLED", run.begin), steps.get("SinkStep.RETURNING", run.end)
     return max(0.0, run.jobs[0].begin - called), max(0.0, returning - run.jobs[-1].end)
 
 
