@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Job", "Task", "read"]
+__all__ = ["TRIGGER_PARTS", "Job", "Task", "read"]
+
+#: Spark's names of the parts of a trigger, in their order.
+TRIGGER_PARTS = ("latestOffset", "queryPlanning", "getBatch", "walCommit", "addBatch", "commitOffsets")
 
 _START = "time to start Python workers"
 _INITIALISE = "time to initialize Python workers"

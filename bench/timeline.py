@@ -27,11 +27,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 from rich.table import Table
 
-from bench import rows, spark_events, timeline_picture, trace
+from bench import rows, spark_events, timeline_picture, trace, whole_batches
 from bench.micro_batches import FIRST
 from bench.processes import Processors
 from bench.rig import PARTITIONS, Rig
-from bench.spark_events import Job
+from bench.spark_events import TRIGGER_PARTS, Job
 from bench.trace import Span
 from semel.spark import KafkaSink
 
@@ -42,8 +42,6 @@ _PICTURE = _CHECKOUT / "docs" / "timeline.png"
 _OBSERVER = "bench.trace:observe"
 _PATIENCE_S = 300.0
 _POLL_S = 0.5
-#: Spark's names of the parts of a trigger, in their order.
-_PARTS = ("latestOffset", "queryPlanning", "getBatch", "walCommit", "addBatch", "commitOffsets")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +101,7 @@ def _micro_batch(rig: Rig, folder: Path, form: str, size: int, batches: int) -> 
     with rig.topic(source), rig.topic(target):
         count = size * (FIRST + batches + 20)
         rows.keyed(rig.spark, count, 2).write.format("kafka").options(topic=source, **rig.kafka).save()
-        reading = {"subscribe": source, "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(size)}
-        df = rig.spark.readStream.format(form).options(**rig.kafka, **reading).load().select("key", "value")
-        writer = df.writeStream.option("checkpointLocation", str(rig.directory / target))
-        if form == "semel":
-            writer = writer.foreachBatch(KafkaSink(topic=target, transactionalIdPrefix=target, **rig.kafka))
-        else:
-            writer = writer.format("kafka").options(topic=target, **rig.kafka, **{"kafka.acks": "all"})
-        query = writer.trigger(processingTime="0 seconds").start()
+        query = whole_batches.start(rig, form, source, target, size, {})
         try:
             _await_batches(query, FIRST)
             with _counted(rig) as processors:
@@ -186,7 +177,7 @@ def _stages(runs: list[Run]) -> Table:
     table = Table("ms", *(run.work for run in runs), title="where the time goes: the run of the median length")
     shown: dict[str, Callable[[Run], str]] = {
         "in all": lambda run: _ms(run.seconds),
-        **{f"Spark: {name}": _part(name) for name in _PARTS},
+        **{f"Spark: {name}": _part(name) for name in TRIGGER_PARTS},
         "the sink, before its job": lambda run: _ms(_around_job(run)[0]),
         "the job": lambda run: _ms(sum(job.end - job.begin for job in run.jobs)),
         "the sink, after its job": lambda run: _ms(_around_job(run)[1]),

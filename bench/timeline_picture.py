@@ -12,6 +12,8 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
+from bench.spark_events import TRIGGER_PARTS
+
 if TYPE_CHECKING:
     from bench.timeline import Run
 
@@ -22,8 +24,6 @@ _COLOURS = ("#9aa5b1", "#2a7f62", "#c58b2a", "#3c6fb5", "#7a5ba6", "#b5473c")
 _BAR = 0.7
 #: Of the whole width: shorter bars have no text.
 _READABLE = 0.06
-#: Parts of a trigger, in the order in which Spark runs them.
-_PARTS = ("latestOffset", "queryPlanning", "getBatch", "walCommit", "addBatch", "commitOffsets")
 
 
 def draw(runs: Sequence[Run], path: Path) -> None:
@@ -55,7 +55,7 @@ def _panel(axis: Axes, run: Run) -> None:
 def _bars(run: Run) -> list[tuple[int, str, float, float]]:
     """Return the lane, the name, and the beginning and end of each bar."""
     bars, at = list[tuple[int, str, float, float]](), run.begin
-    for name in _PARTS:  # Spark says how long each took, and not when: they follow each other
+    for name in TRIGGER_PARTS:  # Spark says how long each took, and not when: they follow each other
         if name in run.trigger:
             bars.append((0, name, at, at + run.trigger[name]))
             at += run.trigger[name]

@@ -19,7 +19,7 @@ from bench.rig import Rig
 from bench.rounds import Contender, interleave
 from semel.spark import KafkaSink
 
-__all__ = ["SHAPES", "measure"]
+__all__ = ["SHAPES", "measure", "start"]
 
 #: Rows of a batch, partitions of both topics, and minRecordsPerPartition where it is not the default.
 SHAPES: tuple[tuple[int, int, int | None], ...] = (
@@ -52,7 +52,7 @@ def _measure(rig: Rig, size: int, partitions: int, least: int | None, batches: i
         def run(number: int) -> float:
             with rig.topic(f"{source}-{form}-{number}", partitions) as target:
                 return median(
-                    batch_times(_start(rig, form, source, target, size, options if form == "semel" else {}), batches)
+                    batch_times(start(rig, form, source, target, size, options if form == "semel" else {}), batches)
                 )
 
         return Contender(name, run)
@@ -68,7 +68,8 @@ def _measure(rig: Rig, size: int, partitions: int, least: int | None, batches: i
     return ratios(work, _PEER, ours, theirs, target=_TARGET if size == SHAPES[0][0] else None)
 
 
-def _start(rig: Rig, form: str, source: str, target: str, size: int, options: Mapping[str, str]) -> StreamingQuery:
+def start(rig: Rig, form: str, source: str, target: str, size: int, options: Mapping[str, str]) -> StreamingQuery:
+    """Start a query from topic to topic with batches of this size. ``form`` is ``semel`` or ``kafka``."""
     reading = {"subscribe": source, "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(size), **options}
     df = rig.spark.readStream.format(form).options(**rig.kafka, **reading).load().select("key", "value")
     writer = _semels(rig, df.writeStream, target) if form == "semel" else _sparks(rig, df.writeStream, target)

@@ -68,10 +68,11 @@ class PeriodicWork:
             try:
                 self._work()
             except Exception as error:  # whatever it is: the copy has nothing to do with it
-                if not isinstance(error, SemelError):
-                    log.exception("%s: %s", self._title, self._lacking)
-                elif not self._failing and not self._stop.is_set():
-                    log.warning("%s: records are copied, and %s: %s", self._title, self._lacking, error)
+                if not self._failing and not self._stop.is_set():
+                    unexpected = not isinstance(error, SemelError)
+                    log.warning(
+                        "%s: records are copied, and %s: %s", self._title, self._lacking, error, exc_info=unexpected
+                    )
                 self._failing = True
                 return False
             self._failing = False

@@ -55,8 +55,7 @@ def write_record(record: SourceRecord, config: ConnectorConfig) -> Written | Non
         return None
     key = config.key.value(made.key.schema, made.key.value, "key")
     value = config.value.value(made.value.schema, made.value.value, "value")
-    headers = [(name, one.encode() if isinstance(one, str) else one) for name, one in made.headers]
-    return Written(made.topic, key, value, made.partition, made.timestamp, headers)
+    return Written(made.topic, key, value, made.partition, made.timestamp, made.headers)
 
 
 def tables_of(records: Iterable[Written]) -> list[tuple[str, pa.Table]]:
@@ -111,8 +110,9 @@ def _number(value: object, limit: int, name: str) -> int:
 def _headers(record: SourceRecord) -> Sequence[tuple[str, bytes | None]]:
     try:
         headers = [(name, value.encode() if isinstance(value, str) else value) for name, value in record.headers]
-        fits = all(type(name) is str and name.encode() is not None for name, _ in headers)
-        fits = fits and all(isinstance(value, bytes | None) for _, value in headers)
+        fits = all(type(name) is str and isinstance(value, bytes | None) for name, value in headers)
+        for name, _ in headers:
+            str(name).encode()
     except (TypeError, ValueError):  # half of a surrogate pair is no UTF-8
         headers, fits = [], False
     if not fits:

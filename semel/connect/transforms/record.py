@@ -159,7 +159,7 @@ class Record:
     value: Data
     partition: int | None
     timestamp: int | None
-    headers: Sequence[tuple[str, str | bytes | None]]
+    headers: Sequence[tuple[str, bytes | None]]
 
 
 @lru_cache(4096)

@@ -6,13 +6,14 @@ row whose key another topic has in it, and the rows of each topic in a block are
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
 
-__all__ = ["pieces"]
+__all__ = ["pieces", "runs"]
 
 
 def pieces(rows: Any, *, by_key: bool) -> list[Any]:
@@ -22,8 +23,7 @@ def pieces(rows: Any, *, by_key: bool) -> list[Any]:
         return [rows]
     topic = topics.indices.to_numpy(zero_copy_only=False)
     if not by_key:
-        starts = (np.flatnonzero(topic[1:] != topic[:-1]) + 1).tolist()
-        return [rows.slice(first, last - first) for first, last in pairwise([0, *starts, len(topic)])]
+        return [rows.slice(first, last - first) for first, last in runs(topic)]
     keys = rows["key"].dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False)
     starts = _starts(_met_before(keys, topic))
     return [
@@ -31,6 +31,11 @@ def pieces(rows: Any, *, by_key: bool) -> list[Any]:
         for block in (rows.slice(first, last - first) for first, last in pairwise([*starts, len(topic)]))
         for name in pc.unique(block["topic"])
     ]
+
+
+def runs(values: Any) -> Iterable[tuple[int, int]]:
+    """Return where equal values follow each other: the first place, and the one after the last."""
+    return pairwise([0, *(np.flatnonzero(values[1:] != values[:-1]) + 1).tolist(), len(values)])
 
 
 def _met_before(keys: Any, topic: Any) -> Any:

@@ -7,12 +7,13 @@ which place they have among all rows of the task.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from semel.streams.worker.blocks import runs
 
 __all__ = ["in_order"]
 
@@ -56,7 +57,4 @@ def _runs(batches: Sequence[Any], order: Any) -> list[Any]:
     counts = [one.num_rows for one in batches]
     of_batch = np.repeat(np.arange(len(batches)), counts)[order]
     row = order - np.repeat(np.cumsum([0, *counts[:-1]]), counts)[order]
-    starts = (np.flatnonzero(of_batch[1:] != of_batch[:-1]) + 1).tolist()
-    return [
-        batches[of_batch[first]].take(pa.array(row[first:last])) for first, last in pairwise([0, *starts, len(order)])
-    ]
+    return [batches[of_batch[first]].take(pa.array(row[first:last])) for first, last in runs(of_batch)]
