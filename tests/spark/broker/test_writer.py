@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -24,6 +25,9 @@ from semel.wire.client import Client
 from tests.spark.support.copy_query import Line, cut
 from tests.spark.support.topics_and_drivers import create, group_offsets, produce, progress, source_ends, values
 
+#: The option that insists on two-phase commit, or refuses it.
+TWO_PHASE = "kafka.transaction.two.phase.commit.enable"
+
 
 @pytest.fixture
 def line(spark: SparkSession, kafka: Sandbox, tmp_path: Path) -> Line:
@@ -39,7 +43,7 @@ def with_two_phase() -> Iterator[Sandbox]:
 def test_rows_offsets_and_progress_are_those_of_the_batch(line: Line) -> None:
     produce(line.kafka, line.source, range(300))
     group = f"{line.prefix}-group"
-    line.run(task_scope=True, **{"kafka.group.id": group})
+    line.run(task_scope=True, **dict[str, Any]({"kafka.group.id": group}))
     line.assert_exact()
     servers = line.kafka.bootstrap_servers
     ends = source_ends(servers, line.source)
@@ -160,7 +164,7 @@ def test_two_phase_commit_where_the_cluster_offers_it(
 def test_two_phase_commit_is_insisted_on(line: Line) -> None:
     produce(line.kafka, line.source, range(10))
     with pytest.raises(SemelError) as refused:
-        line.run(task_scope=True, **{"kafka.transaction.two.phase.commit.enable": "true"})
+        line.run(task_scope=True, **dict[str, Any]({TWO_PHASE: "true"}))
     assert refused.value.tag == "TWO_PHASE_OFF"
     assert "bounded" in refused.value.message or "false" in refused.value.message
 
