@@ -123,6 +123,12 @@ class Producer:
         """The newest progress that is known to be committed under this id, or None."""
         return self._own.committed.progress if self._own.committed else None
 
+    @property
+    def decided(self) -> Progress | None:
+        """The newest progress of any scope that this owner has read, if it enlists: it has ended all of that."""
+        record = self._own.progress_log.enlisting
+        return record.progress if record is not None else None
+
     @synchronized
     def hand_over(self) -> HandOver:
         """Return what makes another process the owner in place of this one. This producer is closed then.
