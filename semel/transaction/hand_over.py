@@ -1,7 +1,7 @@
 """Hand an owner's identity to another process, which then ends its one transaction: task scope (DESIGN section 1).
 
 Spark plans a batch in one process and commits it in another. The first takes the id over, and hands on what it knows.
-From then on the second one is the owner: the first must not begin anything with that identity. Whoever takes the id
+From then on the second one is the owner: the first takes over again before it begins anything. Whoever takes the id
 over later fences both.
 """
 
@@ -36,7 +36,7 @@ class HandOver:
 
     @classmethod
     def of(cls, own: Ownership) -> HandOver:
-        """Take what ``own`` knows. Closes it: it can begin nothing any more."""
+        """Take what ``own`` knows. It must take over again before it begins anything."""
         handed = cls(
             own.identity,
             own.timeout_ms,
@@ -49,7 +49,7 @@ class HandOver:
             {group: frozenset(partitions) for group, partitions in own.groups_to_check.items()},
             own.previous_producer_ids,
         )
-        own.states.move(Event.CLOSED)
+        own.states.move(Event.HANDED_OVER)
         return handed
 
     def give(self, own: Ownership) -> None:

@@ -65,11 +65,12 @@ class Ownership:
         *,
         scope: str,
         progress_topic: str = DEFAULT_TOPIC,
+        takes_over_often: bool = False,
     ) -> None:
         self.client = client
         self.transactional_id = check_prefix(transactional_id)
         self.scope = scope
-        self.progress = ProgressTopic(client, transactional_id, scope, progress_topic)
+        self.progress = ProgressTopic(client, transactional_id, scope, progress_topic, resumes=takes_over_often)
         self.states = States(transactional_id)
         self.lock = threading.RLock()
         self.identity = Identity(transactional_id, -1, -1)

@@ -42,7 +42,7 @@ class Producer:
     ``on_end`` is called when a transaction has ended, with True if it was committed. It is not called if the outcome is
     unknown. ``enlisted_ended`` says of a record whether what it enlists is known to have ended. With
     ``may_have_lost_progress``, the producer continues although the progress of a used id is gone: for a caller that is
-    about to set it.
+    about to set it. One that ``takes_over_often`` reads only what is new of its progress.
     """
 
     def __init__(
@@ -57,6 +57,7 @@ class Producer:
         positions: Callable[[Ownership], Positions] = ProgressRecords,
         timeout_ms: int = 0,
         enlisted_ended: Callable[[Progress], bool] | None = None,
+        takes_over_often: bool = False,
     ) -> None:
         self._on_end = on_end
         self._own = Ownership(
@@ -64,6 +65,7 @@ class Producer:
             transactional_id,
             scope=scope,
             progress_topic=progress_topic,
+            takes_over_often=takes_over_often,
         )
         self._own.may_have_lost_progress = may_have_lost_progress
         self._own.timeout_ms = self._own.timeout_ms or timeout_ms
@@ -131,7 +133,7 @@ class Producer:
 
     @synchronized
     def hand_over(self) -> HandOver:
-        """Return what makes another process the owner in place of this one. This producer is closed then.
+        """Return what makes another process the owner in place of this one, until this one takes over again.
 
         Raises what :meth:`wait_visible` raises.
         """

@@ -11,7 +11,7 @@ import pickle
 import time
 from collections.abc import Sequence
 
-from semel.errors import AbortAndRetry, Fenced
+from semel.errors import AbortAndRetry, Fenced, SemelError
 from semel.spark.worker_client import client as worker_client
 from semel.spark.writer.options import WriterOptions
 from semel.spark.writer.plan import Decision
@@ -71,6 +71,7 @@ def _decide(client: Client, options: WriterOptions, decision: Decision, prepared
             txn.commit(decision.progress)
     except Fenced:
         if not outcome_of(client, identity, decision.scope, sink.progress_topic):
+            _abort_all(client, prepared)  # no owner can decide for them any more, and readers would wait
             raise
 
 
@@ -81,14 +82,21 @@ def abort_parts(options: WriterOptions, parts: Sequence[Part | None], batch: int
     there = [part for part in parts if part is not None]
     if not there or not all(part.write for part in there):
         return
-    client = worker_client(options.config)
-    identity = _decision(there, batch).handed.identity
+    client, decision = worker_client(options.config), _decision(there, batch)
+    identity = decision.handed.identity
     reached(WriterStep.ABORTING, str(batch))
-    # with nothing open, the coordinator checks the identity, and raises its epoch: nobody can decide with it any more
+    # with nothing open, the coordinator checks the identity, and raises its epoch: no process can decide with it then
     answer = end(client, identity, commit=False, deadline=protocol_deadline(client))
-    if answer.code == 0:
-        abort_all(client, [part.prepared for part in there if part.prepared is not None])
+    if answer.code == 0 or not outcome_of(client, identity, decision.scope, options.sink.progress_topic):
+        _abort_all(client, [part.prepared for part in there if part.prepared is not None])
         reached(WriterStep.PARTS_ABORTED, str(batch))
+
+
+def _abort_all(client: Client, undecided: Sequence[Prepared]) -> None:
+    try:
+        abort_all(client, undecided)
+    except SemelError as error:  # the next plan aborts what is left
+        log.warning("some parts of a batch that was not decided are still open: %s", error.message)
 
 
 def _decision(parts: Sequence[Part], batch: int) -> Decision:

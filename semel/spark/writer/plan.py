@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from uuid import uuid4
@@ -32,7 +33,6 @@ from semel.transaction.transactional_id import IdKind, prepared_id
 from semel.transaction.two_phase.producer import Mode
 from semel.wire.api.transactions import Identity
 from semel.wire.api.two_phase import init_unit
-from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
 
 __all__ = ["BatchPlan", "Decision", "plan_job", "plan_stream"]
@@ -69,20 +69,28 @@ class BatchPlan:
     decision: bytes
 
 
+@contextmanager
+def _forgotten_after_errors() -> Iterator[None]:
+    """Drop the owners of this process after an error: a fenced one stays fenced, and the next run is another owner."""
+    try:
+        yield
+    except BaseException:
+        _producer.cache_clear()
+        raise
+
+
+@_forgotten_after_errors()
 def plan_stream(options: WriterOptions, columns: tuple[str, ...]) -> BatchPlan:
     """Plan the batch at hand of a streaming query.
 
     Raises what taking over raises, and :class:`~semel.errors.DataLoss` for a batch that does not continue from the
     progress (PROTOCOL 6).
     """
-    checkpoint = Checkpoint(options.for_stream())
+    checkpoint = _checkpoint(options.for_stream())
     query, number = checkpoint.query(), checkpoint.batch()
 
-    def ended(progress: Progress) -> bool:
-        return progress.query == query and progress.batch is not None and checkpoint.is_committed(progress.batch)
-
     client, sink = worker_client(options.config), options.sink
-    producer = _producer(client, options, "query", ended)
+    producer = _producer(options.config, sink.prefix, sink.progress_topic, checkpoint)
     before = producer.take_over(sink.outputs, sink.group)
     reached(WriterStep.TAKEN_OVER, str(number))
     planned = PlannedBatch(query, number, checkpoint.stateful(), checkpoint.sources(number))
@@ -105,10 +113,11 @@ def plan_stream(options: WriterOptions, columns: tuple[str, ...]) -> BatchPlan:
     return _planned(options, columns, producer, "query", number, progress, offsets, query=query, write=write)
 
 
+@_forgotten_after_errors()
 def plan_job(options: WriterOptions, columns: tuple[str, ...]) -> BatchPlan:
     """Plan a batch job. Raises what taking over raises, and :class:`ConfigError` for a version that is too low."""
     client, sink = worker_client(options.config), options.sink
-    producer = _producer(client, options, "batch", None)
+    producer = _producer(options.config, sink.prefix, sink.progress_topic, None)
     before = producer.take_over(sink.outputs)
     reached(WriterStep.TAKEN_OVER, str(options.version))
     done = before.batch if before is not None else None
@@ -131,9 +140,25 @@ def plan_job(options: WriterOptions, columns: tuple[str, ...]) -> BatchPlan:
     return _planned(options, columns, producer, "batch", version or 0, progress, {}, query=None, write=write)
 
 
-def _producer(client: Client, options: WriterOptions, scope: str, ended: Callable[[Progress], bool] | None) -> Producer:
-    sink = options.sink
-    return Producer(client, sink.prefix, scope=scope, progress_topic=sink.progress_topic, enlisted_ended=ended)
+_checkpoint = cache(Checkpoint)
+
+
+@cache
+def _producer(config: ClientConfig, prefix: str, progress_topic: str, checkpoint: Checkpoint | None) -> Producer:
+    """Return the owner that this process takes over again for each batch. For a job there is no ``checkpoint``."""
+
+    def ended(progress: Progress) -> bool:
+        known = checkpoint is not None and progress.batch is not None and progress.query == checkpoint.query()
+        return known and checkpoint is not None and checkpoint.is_committed(progress.batch or 0)
+
+    return Producer(
+        worker_client(config),
+        prefix,
+        scope="query" if checkpoint is not None else "batch",
+        progress_topic=progress_topic,
+        enlisted_ended=ended,
+        takes_over_often=True,
+    )
 
 
 def _planned(

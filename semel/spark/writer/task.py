@@ -26,6 +26,7 @@ from semel.transaction.transactional_id import IdKind
 from semel.transaction.two_phase.prepared import Prepared
 from semel.transaction.two_phase.producer import Mode, TwoPhaseProducer
 from semel.transaction.two_phase.unit import Unit
+from semel.transaction.validation import check_not_progress_topic
 from semel.wire.api.describe_transactions import describe
 
 __all__ = ["Part", "write_part"]
@@ -108,6 +109,7 @@ def _write(plan: BatchPlan, unit: Unit, rows: pa.Table) -> None:
     sink = plan.options.sink
     table = rows.select([name for name in rows.column_names if name in plan.columns])
     parts = by_topic(table, sink.topic, dict.fromkeys(sink.topics) if sink.topics else None)
+    check_not_progress_topic([name for name, _ in parts], sink.progress_topic)
     unit.write(
         {name: part.drop_columns("topic") if "topic" in part.column_names else part for name, part in parts},
         wait=False,

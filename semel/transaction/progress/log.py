@@ -83,6 +83,18 @@ class ProgressLog:
                     )
         return by_group
 
+    def after(self, before: ProgressLog) -> ProgressLog:
+        """Return both, of which this one was read later."""
+        return ProgressLog(before.records + self.records, before.others + self.others, before.decided + self.decided)
+
+    def newest_below(self, offset: int) -> ProgressLog:
+        """Return what still matters of the records below ``offset``: the newest committed one, and what was decided."""
+        mine, others = (
+            tuple([one for one in records if one.committed and one.offset < offset][-1:])
+            for records in (self.records, self.others)
+        )
+        return ProgressLog(mine, others, self.decided)
+
     @property
     def enlisting(self) -> ProgressRecord | None:
         """The newest committed record of any scope, if it enlists.
