@@ -20,6 +20,7 @@ from enum import Enum
 
 __all__ = [
     "HEALING",
+    "AdoptionStep",
     "ConnectStep",
     "HerderStep",
     "MirrorStep",
@@ -132,6 +133,15 @@ class MirrorStep(Step):
     GROUP_SYNCED = "group_synced"
     HEARTBEAT_WRITTEN = "heartbeat_written"
     ACLS_SYNCED = "acls_synced"
+
+
+class AdoptionStep(Step):
+    """Steps of the adoption of a flow of the mirror."""
+
+    PREDECESSOR_FENCED = "predecessor_fenced"
+    PLACED = "placed"
+    SEGMENTS_WRITTEN = "segments_written"
+    COMMITTED = "committed"
 
 
 class ConnectStep(Step):
