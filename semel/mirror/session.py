@@ -18,7 +18,7 @@ from semel.mirror.metrics import FlowMeter
 from semel.mirror.offsets.groups import GroupFollower, check_checkpoints_topic
 from semel.mirror.offsets.segment_topic import SegmentTopic
 from semel.mirror.offsets.translation import segments_end
-from semel.mirror.positions import SCOPE, Positions
+from semel.mirror.positions import SCOPE, Positions, last_known
 from semel.mirror.resolution import skip_deleted
 from semel.mirror.rights import check_rights
 from semel.mirror.round import Ends, Round, stable_ends
@@ -26,8 +26,6 @@ from semel.mirror.stops import explained, names_source, stops_a_partition
 from semel.mirror.tries import Tries
 from semel.read.data_loss import loss_error
 from semel.transaction.producer import Producer
-from semel.transaction.progress.reader import read_everything
-from semel.transaction.progress.topic import ProgressTopic
 from semel.transaction.ticket import TicketTopic
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
@@ -199,7 +197,7 @@ class Session:
         # before an owner is fenced
         check_rights(self._source, self._target, self._config, self._id)
         check_checkpoints_topic(self._target, self._config)
-        self._check_same_flow(self._last_known())
+        self._check_same_flow(last_known(self._target, self._id))
         try:
             self._producer.take_over(group=self._id)
         except DataLoss as error:
@@ -207,15 +205,6 @@ class Session:
                 raise
             raise positions_lost(self._source, self._target, self._config, self._id) from None
         self._check_same_flow(self._positions)
-
-    def _last_known(self) -> Positions | None:
-        """Return the newest committed positions, read without ownership."""
-        deadline = self._target.deadline()
-        topic = ProgressTopic(self._target, self._id, SCOPE)
-        if not topic.exists(deadline):
-            return None
-        newest = read_everything(topic, deadline).newest
-        return None if newest is None else Positions.of(newest.progress, self._id)
 
     def _check_same_flow(self, positions: Positions | None) -> None:
         if positions is not None:

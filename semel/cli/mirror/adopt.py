@@ -16,6 +16,7 @@ from semel.mirror.adoption.adopt import adopt as carry_out
 from semel.mirror.adoption.adopt import preview
 from semel.mirror.adoption.mirror_maker import CONNECTOR, MirrorMakerOrigin
 from semel.mirror.adoption.origins import FileOrigin, GroupOrigin, Origin, TimeOrigin
+from semel.mirror.adoption.own_traces import OwnTraces
 from semel.mirror.adoption.plan import Plan, PlannedPartition
 from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.config.properties import read_properties
@@ -30,7 +31,7 @@ def adopt(
     file: MirrorFile,
     source: Annotated[str, typer.Option("--source", help="The flow's source cluster.")],
     target: Annotated[str, typer.Option("--target", help="The flow's target cluster.")],
-    origin: Annotated[str, typer.Option(_FROM, metavar="ORIGIN", help="mm2, group:NAME, time:ISO, file:PATH.")],
+    origin: Annotated[str, typer.Option(_FROM, metavar="ORIGIN", help="mm2, group:NAME, time:ISO, file:PATH, target.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and write nothing.")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Replace the positions that the flow has.")] = False,
     offsets_topic: Annotated[
@@ -60,10 +61,12 @@ def adopt(
     )
     console = Console(soft_wrap=True)
     with Client(ClientConfig.parse(config.source)) as here, Client(ClientConfig.parse(config.target)) as there:
-        plan = preview(here, there, config, chosen, replaces=replace)
+        plan, is_done = preview(here, there, config, chosen, replaces=replace)
         _print(console, config, plan)
         plan.check()
-        if dry_run:
+        if is_done:
+            console.print(f"adopted already: start {config.title} now")
+        if is_done or dry_run:
             return
         confirm(console, "Is that what you want?", "Nothing was changed.", yes=yes)
         done = carry_out(here, there, config, chosen, replaces=replace)
@@ -76,13 +79,15 @@ def _origin(config: FlowConfig, text: str) -> Origin:
     kind, _, rest = text.partition(":")
     if text == "mm2":
         return MirrorMakerOrigin.dedicated(config)
+    if text == "target":
+        return OwnTraces()
     if kind == "group" and rest:
         return GroupOrigin(rest)
     if kind == "time" and rest:
         return TimeOrigin.parse(rest)
     if kind == "file" and rest:
         return FileOrigin.read(Path(rest))
-    raise typer.BadParameter("give mm2, group:NAME, time:ISO or file:PATH", param_hint=_FROM)
+    raise typer.BadParameter("give mm2, group:NAME, time:ISO, file:PATH or target", param_hint=_FROM)
 
 
 def _rows(plan: Plan) -> list[tuple[str, ...]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from semel.errors import ConfigError, Retriable
-from semel.mirror.adoption.origins import Origin, check_no_members
+from semel.mirror.adoption.origins import Origin, Standing, Trust, check_no_members
 from semel.mirror.config.flow_config import FlowConfig
 from semel.read.ranges import Range, id_text
 from semel.read.reader import Reader
@@ -36,8 +36,6 @@ class MirrorMakerOrigin(Origin):
     topic: str
     group: str
     connector: str
-    trails: ClassVar[bool] = True
-    in_transaction: ClassVar[bool] = True
     lists_all: ClassVar[bool] = True
 
     @classmethod
@@ -63,13 +61,14 @@ class MirrorMakerOrigin(Origin):
 
     def positions(
         self, source: Client, target: Client, config: FlowConfig, partitions: Collection[TopicPartition]
-    ) -> Mapping[TopicPartition, int]:
+    ) -> Mapping[TopicPartition, Standing]:
         """Return the offset after the last copied one of each partition. Raise :class:`ConfigError` if there is
         none of this source.
         """
+        newest = dict(self._offsets(target, config.policy.source))
         positions = {
-            partition: offset + 1
-            for partition, offset in self._offsets(target, config.policy.source)
+            partition: Standing(offset + 1, self.title, Trust.TRAILING, in_transaction=True)
+            for partition, offset in newest.items()
             if offset is not None
         }
         if not positions.keys() & set(partitions):

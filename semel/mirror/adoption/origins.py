@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import Enum
 from pathlib import Path
 from typing import ClassVar
 
@@ -17,23 +18,46 @@ from semel.wire.api.offsets import LATEST, list_offsets, live_members
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
 
-__all__ = ["FileOrigin", "GroupOrigin", "Origin", "TimeOrigin", "check_no_members"]
+__all__ = ["FileOrigin", "GroupOrigin", "Origin", "Standing", "TimeOrigin", "Trust", "check_no_members"]
 
 _NOTHING = "Nothing was changed."
+
+
+class Trust(Enum):
+    """The weight of a position beside what the target's last records show.
+
+    ``CHOSEN``: it counts. ``KNOWN``: it counts where the records are not found in the source. ``TRAILING``: the target
+    has the records before it, and may have more.
+    """
+
+    CHOSEN = "chosen"
+    KNOWN = "known"
+    TRAILING = "trailing"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The next offset to copy of a source partition, and ``where`` it is from.
+
+    ``in_transaction``: it was committed with the records, where these were transactional.
+    """
+
+    position: int
+    where: str
+    trust: Trust
+    in_transaction: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Origin(ABC):
     """A place that positions come from.
 
-    If it ``trails``, the target may have records beyond its positions: they are looked for. Else you have chosen them.
-    ``in_transaction``: a position was committed with the records, where these were transactional. If it ``lists_all``,
-    a partition without a position has not been copied up to a commit.
+    If it ``lists_all``, a partition without a position has not been copied up to a commit. With ``by_rows`` the
+    target's last records are searched in the source where it has no position.
     """
 
-    trails: ClassVar[bool] = False
-    in_transaction: ClassVar[bool] = False
     lists_all: ClassVar[bool] = False
+    by_rows: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -43,8 +67,8 @@ class Origin(ABC):
     @abstractmethod
     def positions(
         self, source: Client, target: Client, config: FlowConfig, partitions: Collection[TopicPartition]
-    ) -> Mapping[TopicPartition, int]:
-        """Return the next offset to copy of the source partitions that it knows."""
+    ) -> Mapping[TopicPartition, Standing]:
+        """Return where the source partitions stand that it knows."""
 
     def check_at_rest(self, source: Client, target: Client) -> None:
         """Raise :class:`ConfigError` if the program that has copied until now is at work."""
@@ -60,7 +84,6 @@ class GroupOrigin(Origin):
     """The committed offsets of a consumer group on the source, which a copier has committed after its writes."""
 
     group: str
-    trails: ClassVar[bool] = True
 
     @property
     def title(self) -> str:
@@ -69,15 +92,15 @@ class GroupOrigin(Origin):
 
     def positions(
         self, source: Client, target: Client, config: FlowConfig, partitions: Collection[TopicPartition]
-    ) -> Mapping[TopicPartition, int]:
+    ) -> Mapping[TopicPartition, Standing]:
         """Return its offsets. Raise :class:`ConfigError` if it has none."""
-        offsets = {partition: one.offset for partition, one in all_committed(source, self.group).items()}
+        offsets = all_committed(source, self.group)
         if not offsets:
             raise ConfigError(
                 f"group {self.group!r} has no offsets on {config.policy.source}. {_NOTHING} Correct the group's name.",
                 tag="NO_OFFSETS",
             )
-        return offsets
+        return {p: Standing(one.offset, self.title, Trust.TRAILING) for p, one in offsets.items()}
 
     def check_at_rest(self, source: Client, target: Client) -> None:
         """Raise :class:`ConfigError` if it has live members."""
@@ -120,12 +143,13 @@ class TimeOrigin(Origin):
 
     def positions(
         self, source: Client, target: Client, config: FlowConfig, partitions: Collection[TopicPartition]
-    ) -> Mapping[TopicPartition, int]:
+    ) -> Mapping[TopicPartition, Standing]:
         """Return an offset of each partition."""
         committed = config.read_committed
         ends = list_offsets(source, dict.fromkeys(partitions, LATEST), read_committed=committed)
         found = list_offsets(source, dict.fromkeys(partitions, self.milliseconds), read_committed=committed)
-        return {p: row.offset if row.offset >= 0 else ends[p].offset for p, row in found.items()}
+        offsets = {p: row.offset if row.offset >= 0 else ends[p].offset for p, row in found.items()}
+        return {p: Standing(offset, self.title, Trust.CHOSEN) for p, offset in offsets.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +188,7 @@ class FileOrigin(Origin):
 
     def positions(
         self, source: Client, target: Client, config: FlowConfig, partitions: Collection[TopicPartition]
-    ) -> Mapping[TopicPartition, int]:
+    ) -> Mapping[TopicPartition, Standing]:
         """Return its rows. Raise :class:`ConfigError` for one of a partition that the flow does not mirror."""
         foreign = sorted(self.rows.keys() - set(partitions))
         if foreign:
@@ -174,4 +198,4 @@ class FileOrigin(Origin):
                 f" Name partitions of {config.policy.source} that the file of the mirror asks for.",
                 tag="NOT_MIRRORED",
             )
-        return self.rows
+        return {p: Standing(offset, self.title, Trust.CHOSEN) for p, offset in self.rows.items()}

@@ -16,10 +16,12 @@ import numpy as np
 from semel.mirror.offsets.segments import Runs
 from semel.records.varint import Ints
 
-__all__ = ["Place", "Unsure", "Window", "place"]
+__all__ = ["Place", "Unsure", "Window", "place", "place_by_rows"]
 
-_BEYOND_MM2 = "the last record of the target is not the last one that was copied"
+_NOT_LAST = "the last record of the target is not the last one that was copied"
 _NO_MATCH = "the last records of the target were not found in the source"
+#: So many records in a row must be the same on both sides, where nothing but the records says where to look.
+_ENOUGH = 16
 _AMBIGUOUS = "several places of the source have the same records as the end of the target"
 
 
@@ -27,8 +29,8 @@ _AMBIGUOUS = "several places of the source have the same records as the end of t
 class Window:
     """Consecutive records of a log: their offsets, and a fingerprint of each.
 
-    ``from_start`` and ``to_end`` say whether the log has records before and after them. ``transactional`` is that of
-    the last batch.
+    ``from_start`` and ``to_end`` say whether the window begins and ends with the log. ``transactional`` is that of the
+    last batch, ``last_ms`` the timestamp of the last record.
     """
 
     offsets: Ints
@@ -36,6 +38,7 @@ class Window:
     from_start: bool
     to_end: bool
     transactional: bool = False
+    last_ms: int = -1
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -44,12 +47,13 @@ class Window:
 @dataclass(frozen=True, slots=True)
 class Place:
     """The next source offset to copy, how many records the target has beyond what was expected, and the target offsets
-    of the last records.
+    of the last records. With ``more`` longer windows may show more of these.
     """
 
     position: int
     beyond: int
     runs: Runs
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +75,25 @@ def place(source: Window, target: Window, copied: int | None, *, trusted: bool =
         return _trusted(source, target, copied, at)
     if at < 0:
         return _without_the_copied_one(source, target, copied)
-    if len(np.unique(source.prints[at:])) == len(source) - at:
+    if len(np.unique(source.prints)) == len(source):
         return _by_highest(source, target, copied, at)
     return _by_end(source, target, copied, at)
+
+
+def place_by_rows(source: Window, target: Window) -> Place | Unsure:
+    """Return where the target ends in the source by the records alone. The source's window is where they should be."""
+    places = np.flatnonzero(source.prints == target.prints[-1])
+    if not len(places):
+        return _from_the_start(source, target)
+    if len(places) > 1:
+        return Unsure(_AMBIGUOUS, more=False)
+    at = int(places[0])
+    found = _placed(int(source.offsets[at]) + 1, 0, source, at, target, len(target) - 1)
+    if int(found.runs.count.sum()) < min(_ENOUGH, len(target), at + 1):
+        return Unsure(_NO_MATCH, more=not (source.from_start and target.from_start))
+    if at + 1 < len(source) and np.isin(source.prints[at + 1], target.prints):
+        return Unsure(_NOT_LAST, more=False)
+    return found
 
 
 def _trusted(source: Window, target: Window, copied: int, at: int) -> Place | Unsure:
@@ -82,9 +102,9 @@ def _trusted(source: Window, target: Window, copied: int, at: int) -> Place | Un
         return Place(copied + 1, 0, Runs.none()) if source.from_start else Unsure(_NO_MATCH, more=True)
     if source.prints[at] != target.prints[-1]:
         # a compacted source may have lost that one record
-        gone = int(source.offsets[at]) != copied
-        return Place(copied + 1, 0, Runs.none()) if gone else Unsure(_BEYOND_MM2, more=False)
-    return Place(copied + 1, 0, _aligned(source, at, target, len(target) - 1))
+        gone = int(source.offsets[at]) != copied and not np.isin(target.prints[-1], source.prints)
+        return Place(copied + 1, 0, Runs.none()) if gone else Unsure(_NOT_LAST, more=False)
+    return _placed(copied + 1, 0, source, at, target, len(target) - 1)
 
 
 def _without_the_copied_one(source: Window, target: Window, copied: int) -> Place | Unsure:
@@ -99,7 +119,7 @@ def _without_the_copied_one(source: Window, target: Window, copied: int) -> Plac
 
 
 def _by_highest(source: Window, target: Window, copied: int, at: int) -> Place | Unsure:
-    """Decide where no two records from the copied one on are alike: the highest one on the target was copied last."""
+    """Decide where no two records are alike: the highest one that is on the target was copied last."""
     order = np.argsort(source.prints[at:], kind="stable")
     ranked = source.prints[at:][order]
     slots = np.minimum(np.searchsorted(ranked, target.prints), len(ranked) - 1)
@@ -118,7 +138,7 @@ def _by_highest(source: Window, target: Window, copied: int, at: int) -> Place |
         return Unsure(_NO_MATCH, more=False)
     last = int(np.flatnonzero(indexes == highest)[-1])
     position = int(source.offsets[highest]) + 1 if highest > at else copied + 1
-    return Place(position, highest - at, _aligned(source, highest, target, last))
+    return _placed(position, highest - at, source, highest, target, last)
 
 
 def _by_end(source: Window, target: Window, copied: int, at: int) -> Place | Unsure:
@@ -136,7 +156,7 @@ def _only(source: Window, target: Window, at: int, ends: list[int]) -> Place | U
         return Unsure(_AMBIGUOUS, more=not target.from_start)
     beyond = len(target) - 1 - ends[0]
     last = at + beyond
-    return Place(int(source.offsets[last]) + 1, beyond, _aligned(source, last, target, len(target) - 1))
+    return _placed(int(source.offsets[last]) + 1, beyond, source, last, target, len(target) - 1)
 
 
 def _from_the_start(source: Window, target: Window) -> Place | Unsure:
@@ -146,7 +166,7 @@ def _from_the_start(source: Window, target: Window) -> Place | Unsure:
     if not _continues(source, 0, target, 0):
         return Unsure(_NO_MATCH, more=not source.to_end)
     last = len(target) - 1
-    return Place(int(source.offsets[last]) + 1, len(target), _aligned(source, last, target, last))
+    return _placed(int(source.offsets[last]) + 1, len(target), source, last, target, last)
 
 
 def _continues(source: Window, at: int, target: Window, start: int) -> bool:
@@ -155,11 +175,14 @@ def _continues(source: Window, at: int, target: Window, start: int) -> bool:
     return bool(np.array_equal(source.prints[at : at + len(rest)], rest))
 
 
-def _aligned(source: Window, at: int, target: Window, last: int) -> Runs:
-    """Return the runs of the records that are alike on both sides, up to these two, back to the first difference."""
+def _placed(position: int, beyond: int, source: Window, at: int, target: Window, last: int) -> Place:
+    """Return the place after these two records, with the runs of the records that are alike, back to the first
+    difference.
+    """
     count = min(at, last) + 1
     here, there = slice(at + 1 - count, at + 1), slice(last + 1 - count, last + 1)
     other = np.flatnonzero(source.prints[here] != target.prints[there])
     skipped = int(other[-1]) + 1 if len(other) else 0
     begins, ends = source.offsets[here][skipped:], target.offsets[there][skipped:]
-    return Runs(begins, ends, np.ones(len(begins), np.int64)).joined()
+    runs = Runs(begins, ends, np.ones(len(begins), np.int64)).joined()
+    return Place(position, beyond, runs, more=not skipped and not (source.from_start or target.from_start))

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from semel.errors import ConfigError
-from semel.mirror.adoption.origins import Origin
+from semel.mirror.adoption.origins import Origin, Standing, Trust
 from semel.mirror.adoption.placing import Place, Unsure
 from semel.mirror.adoption.windows import Log, Sought, find_places
 from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.offsets.groups import is_followed
 from semel.mirror.offsets.segments import Runs
+from semel.mirror.positions import Positions
 from semel.mirror.topics import find
 from semel.read.ranges import id_text
 from semel.wire.api.groups import all_committed, list_groups
@@ -31,8 +32,8 @@ class PlannedPartition:
 
     partition: TopicPartition
     target: TopicPartition
-    position: int | None
-    origin: str
+    position: int | None = None
+    origin: str = "-"
     beyond: int | None = None
     runs: Runs = field(default_factory=Runs.none)
     refused: str = ""
@@ -47,6 +48,15 @@ class Plan:
     topics: Mapping[str, Topic]
     partitions: tuple[PlannedPartition, ...]
 
+    @property
+    def begun(self) -> list[PlannedPartition]:
+        """The partitions that get a position."""
+        return [one for one in self.partitions if one.position is not None]
+
+    def is_done(self, positions: Positions) -> bool:
+        """Return whether a flow has exactly these positions: it was adopted already, and has copied nothing since."""
+        return {p: at.offset for p, at in positions.at.items()} == {one.partition: one.position for one in self.begun}
+
     def check(self) -> None:
         """Raise :class:`ConfigError` if a partition is refused, or none has a position."""
         refused = [one for one in self.partitions if one.refused]
@@ -58,7 +68,7 @@ class Plan:
                 " (2) Leave its topic out: topics.exclude.",
                 tag="NOT_ADOPTED",
             )
-        if not any(one.position is not None for one in self.partitions):
+        if not self.begun:
             raise ConfigError(
                 f"{self.origin} has no position of a topic that {self.title} mirrors. Nothing was changed. Correct"
                 " --from, or `topics` in the file.",
@@ -72,7 +82,7 @@ def make_plan(source: Client, target: Client, config: FlowConfig, origin: Origin
     names = {name: config.policy.format_remote_topic(name) for name in topics}
     there = target.existing(names.values())
     ids = {(name, index): id_text(topic.id) for name, topic in topics.items() for index in topic.partitions}
-    positions = origin.positions(source, target, config, ids)
+    standing = origin.positions(source, target, config, ids)
     sources = Log.of(source, ids)
     targets = Log.of(
         target,
@@ -87,20 +97,24 @@ def make_plan(source: Client, target: Client, config: FlowConfig, origin: Origin
         Sought(
             log,
             targets[names[p[0]], p[1]],
-            positions[p] - 1 if p in positions else None,
-            origin.in_transaction,
+            standing[p].position - 1 if p in standing else None,
+            p in standing and standing[p].in_transaction,
+            origin.by_rows,
             since.get(p, log.end),
         )
         for p, log in sources.items()
         if (names[p[0]], p[1]) in targets
     ]
     places = find_places(source, target, sought)
-    named = {topic for topic, _ in positions}
+    named = {topic for topic, _ in standing}
     planned = []
     for p, log in sources.items():
         to = (names[p[0]], p[1])
-        here = PlannedPartition(p, to, positions.get(p), origin.title)
-        planned.append(_planned(origin, log, targets.get(to), here, places.get(p), is_named=p[0] in named))
+        here, place, one = PlannedPartition(p, to), places.get(p), standing.get(p)
+        if one is None:
+            planned.append(_without_position(origin, log, here, place, is_named=p[0] in named))
+        else:
+            planned.append(_with_position(origin, log, targets.get(to), here, place, one))
     return Plan(config.title, origin.title, topics, tuple(planned))
 
 
@@ -114,27 +128,24 @@ def _group_offsets(source: Client, config: FlowConfig) -> dict[TopicPartition, i
     return lowest
 
 
-def _planned(
+def _with_position(
     origin: Origin,
     log: Log,
     target: Log | None,
     here: PlannedPartition,
     place: Place | Unsure | None,
-    *,
-    is_named: bool,
+    standing: Standing,
 ) -> PlannedPartition:
-    """Decide about a partition. ``here`` has the position that the origin gives."""
-    if here.position is None:
-        return _without_position(origin, log, here, place, is_named=is_named)
-    if origin.trails and isinstance(place, Unsure):
-        return replace(here, refused=place.reason)
-    if origin.trails and origin.lists_all and place is None and (target is None or not target.end):
-        return replace(here, refused="the target has no records of it")
-    position, runs = here.position, Runs.none()
+    here = replace(here, origin=standing.where)
+    position, runs, trust = standing.position, Runs.none(), standing.trust
     beyond: int | None = None
+    if trust is Trust.TRAILING and isinstance(place, Unsure):
+        return replace(here, refused=place.reason)
+    if trust is Trust.TRAILING and origin.lists_all and place is None and (target is None or not target.end):
+        return replace(here, refused="the target has no records of it")
     if isinstance(place, Place):
-        position, beyond = (place.position if origin.trails else position), place.beyond
-        runs = place.runs.before(position)
+        position = position if trust is Trust.CHOSEN else place.position
+        beyond, runs = place.beyond, place.runs.before(position)
     elif place is None:
         beyond = 0
     if not log.first <= position <= log.end:
@@ -146,7 +157,6 @@ def _planned(
 def _without_position(
     origin: Origin, log: Log, here: PlannedPartition, place: Place | Unsure | None, *, is_named: bool
 ) -> PlannedPartition:
-    here = replace(here, origin="-")
     if isinstance(place, Unsure):
         return replace(here, refused=f"{origin.title} has no offset of it, and {place.reason}")
     if isinstance(place, Place):
@@ -154,5 +164,5 @@ def _without_position(
             return replace(here, refused=f"{origin.title} has no offset of it, and the target has records")
         return replace(here, position=place.position, beyond=place.beyond, runs=place.runs, origin="target's records")
     if not origin.lists_all and is_named and log.first < log.end:
-        return replace(here, refused=f"{origin.title} has no offset of it, and of other partitions of the topic")
+        return replace(here, refused=f"{origin.title} has no offset of it, but of other partitions of the topic")
     return replace(here, beyond=0)

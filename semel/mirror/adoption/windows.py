@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from semel.mirror.adoption.placing import Place, Unsure, Window, place
+from semel.mirror.adoption.placing import Place, Unsure, Window, place, place_by_rows
 from semel.read.ranges import Range
 from semel.read.reader import Reader
 from semel.wire.api.offsets import EARLIEST, LATEST, Listed, list_offsets
@@ -63,13 +63,15 @@ class Sought:
     """A target log whose end is sought in a source log.
 
     ``copied`` is the highest source offset that is known to be copied; with ``in_transaction`` it was committed with
-    the records, where they were transactional. Runs of the records from ``since`` on are wanted too, for groups.
+    the records, where they were transactional. ``by_rows``: where nothing is known, the records are searched by their
+    time. Runs of the records from ``since`` on are wanted too, for groups.
     """
 
     source: Log
     target: Log
     copied: int | None
     in_transaction: bool
+    by_rows: bool
     since: int
 
 
@@ -93,9 +95,7 @@ def _wants_more(one: Sought, placed: Place | Unsure | None, size: int) -> bool:
         return one.target.stable - size > one.target.first
     if isinstance(placed, Unsure):
         return placed.more
-    runs = placed.runs
-    short = one.target.stable - size > one.target.first and len(runs.source) > 0
-    return short and one.since < runs.source[0]
+    return placed.more and one.since < placed.runs.source[0]
 
 
 def _look(
@@ -109,20 +109,33 @@ def _look(
             left.append(one)
         else:
             yield one, None
+    times = {
+        one.source.partition: targets[one.target.partition].last_ms
+        for one in left
+        if one.by_rows and one.copied is None
+    }
+    at_time = list_offsets(source, times, read_committed=False) if times else {}
     # a copier at least once reads aborted records too, unless its file says otherwise
     for read_committed in (True, False):
-        around = {one.source.partition: _around(one, size, read_committed=read_committed) for one in left}
+        around = {
+            one.source.partition: _around(one, at_time.get(one.source.partition), size, read_committed=read_committed)
+            for one in left
+        }
         sources = _read(source, around.values(), read_committed=read_committed)
         unplaced = []
         for one in left:
-            window = targets[one.target.partition]
-            trusted = one.in_transaction and window.transactional
-            placed = place(sources[one.source.partition], window, one.copied, trusted=trusted)
+            placed = _place(one, sources[one.source.partition], targets[one.target.partition])
             if isinstance(placed, Unsure) and read_committed:
                 unplaced.append(one)
             else:
                 yield one, placed
         left = unplaced
+
+
+def _place(one: Sought, source: Window, target: Window) -> Place | Unsure:
+    if one.by_rows and one.copied is None:
+        return place_by_rows(source, target)
+    return place(source, target, one.copied, trusted=one.in_transaction and target.transactional)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +150,10 @@ def _last(log: Log, size: int) -> _Part:
     return _part(log, start, log.stable, log.stable)
 
 
-def _around(one: Sought, size: int, *, read_committed: bool) -> _Part:
+def _around(one: Sought, at_time: Listed | None, size: int, *, read_committed: bool) -> _Part:
     """Return the part of the source around the record that was copied last, or its beginning."""
-    log, middle = one.source, one.source.first if one.copied is None else one.copied + 1
+    log = one.source
+    middle = one.copied + 1 if one.copied is not None else at_time.offset if at_time is not None else log.first
     last = log.stable if read_committed else log.end
     start = min(max(log.first, middle - size), last)
     return _part(log, start, max(min(last, middle + size), start), last)
@@ -154,6 +168,7 @@ def _read(client: Client, parts: Collection[_Part], *, read_committed: bool) -> 
     offsets: dict[TopicPartition, list[np.ndarray]] = defaultdict(list)
     prints: dict[TopicPartition, list[int]] = defaultdict(list)
     transactional: dict[TopicPartition, bool] = {}
+    last_ms: dict[TopicPartition, int] = {}
     with Reader(client, [part.range for part in parts], read_committed=read_committed, headers=True) as reader:
         for answer in reader.answers():
             for taken in answer:
@@ -161,6 +176,7 @@ def _read(client: Client, parts: Collection[_Part], *, read_committed: bool) -> 
                 for rows, _ in taken.decode(headers=True, max_rows=1 << 30, timestamp_overflow="null"):
                     offsets[partition].append(rows.column("offset").to_numpy())
                     prints[partition] += _fingerprints(rows)
+                    last_ms[partition] = _last_ms(rows, last_ms.get(partition, -1))
                 for header in taken.batches:
                     if header.count and header.base_offset < taken.end:
                         transactional[partition] = header.transactional
@@ -171,10 +187,17 @@ def _read(client: Client, parts: Collection[_Part], *, read_committed: bool) -> 
             part.from_start,
             part.to_end,
             transactional.get(one, False),
+            last_ms.get(one, -1),
         )
         for part in parts
         for one in [part.range.topic_partition]
     }
+
+
+def _last_ms(rows: pa.RecordBatch, before: int) -> int:
+    micros = rows.column("timestamp").cast(pa.int64())
+    last = micros[-1].as_py() if len(micros) else None
+    return before if last is None else int(last) // 1000
 
 
 def _fingerprints(rows: pa.RecordBatch) -> list[int]:

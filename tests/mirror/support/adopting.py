@@ -26,8 +26,9 @@ _ONE_BROKER = dict.fromkeys(
 
 def adopt(file: Path, origin: str, *options: str) -> str:
     """Adopt the flow of a file. Returns what it prints."""
-    where = ["--source", alias_of(file), "--target", "B", "--from", origin]
-    shown = CliRunner().invoke(cli.app, ["mirror", "adopt", str(file), *where, "--yes", *options])
+    where = ["--from", origin, "--yes"]
+    where += [] if "--source" in options else ["--source", alias_of(file), "--target", "B"]
+    shown = CliRunner().invoke(cli.app, ["mirror", "adopt", str(file), *where, *options])
     if shown.exception is not None:
         raise shown.exception
     return shown.output
