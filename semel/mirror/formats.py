@@ -37,6 +37,18 @@ class Checkpoint:
         """The value of the record."""
         return struct.pack(">hqq", _VERSION, self.upstream_offset, self.offset) + _text(self.metadata)
 
+    @classmethod
+    def parse(cls, key: bytes, value: bytes) -> Checkpoint:
+        """From a record. Raises ``ValueError`` or ``struct.error`` for what is none."""
+        group, at = _read_text(key, 0)
+        topic, at = _read_text(key, at)
+        (partition,) = struct.unpack_from(">i", key, at)
+        version, upstream, offset = struct.unpack_from(">hqq", value)
+        if version != _VERSION:
+            raise ValueError(f"a checkpoint has version {version}")
+        metadata, _ = _read_text(value, 18)
+        return cls(group, topic, partition, upstream, offset, metadata)
+
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
@@ -60,3 +72,12 @@ class Heartbeat:
 def _text(text: str) -> bytes:
     encoded = text.encode()
     return struct.pack(">h", len(encoded)) + encoded
+
+
+def _read_text(packed: bytes, at: int) -> tuple[str, int]:
+    """Return a text, and where the next field begins."""
+    (size,) = struct.unpack_from(">h", packed, at)
+    end = at + 2 + size
+    if size < 0 or end > len(packed):
+        raise ValueError("a text is truncated")
+    return packed[at + 2 : end].decode(), end

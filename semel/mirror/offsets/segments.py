@@ -122,6 +122,7 @@ class Translated:
 
 
 EARLIER = "older than what is known: the earliest offset, so records come again"
+CHECKPOINT = "older than what is known: as the checkpoint of the group, so records may come again"
 AHEAD = "ahead of the mirror: the end of what is copied, so records come again"
 
 

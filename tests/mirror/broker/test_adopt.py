@@ -11,8 +11,12 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
+from semel.config import ClientConfig
 from semel.errors import ConfigError, DataLoss
+from semel.mirror.formats import Checkpoint
+from semel.mirror.internal_topics import ensure_compacted, write
 from semel.sandbox import Sandbox
+from semel.wire.client import Client
 from tests.mirror.support.adopting import adopt
 from tests.mirror.support.groups import commit, offsets, translate
 from tests.mirror.support.harness import IDENTITY, alias_of, copy_once, mm2, partitions, produce, records, unique
@@ -39,7 +43,7 @@ class Copied:
 
     def __init__(self, a: Sandbox, b: Sandbox, directory: Path, copied: int, *, alike: bool = False) -> None:
         self.topic = topics.create(a.bootstrap_servers, unique("left"), 2)
-        self.file = mm2(directory, a, b, self.topic)
+        self.file = mm2(directory, a, b, self.topic, checkpoints__topic__replication__factor="1")
         self.target = topics.create(b.bootstrap_servers, f"{alias_of(self.file)}.{self.topic}", 2)
         self.a, self.b, self.directory = a, b, directory
         produce(a, self.topic, rows(0, 100, alike=alike))
@@ -127,6 +131,39 @@ def test_records_that_are_alike_are_not_guessed(a: Sandbox, b: Sandbox, tmp_path
     alike = Copied(a, b, tmp_path, 60, alike=True)
     assert "several places of the source" in alike.refused(alike.group(20, 20)).message
     assert "continues at 30" in adopt(alike.file, alike.offsets(30, 30))
+
+
+def test_groups_before_the_adoption_keep_their_checkpoints(
+    sixty: Copied, a: Sandbox, b: Sandbox, spark: SparkSession
+) -> None:
+    """The target has a record of another program last: you have said where to begin, and no old offset is known."""
+    produce(b, sixty.target, [{"value": "of another program", "partition": index} for index in (0, 1)])
+    group, other = unique("reader"), unique("reader")
+    for index in (0, 1):
+        commit(a, group, TopicPartition(sixty.topic, index, 20))
+        commit(a, other, TopicPartition(sixty.topic, index, 20))
+    alias = alias_of(sixty.file)
+    with Client(ClientConfig.parse({"bootstrap.servers": b.bootstrap_servers})) as client:
+        ensure_compacted(client, f"{alias}.checkpoints.internal", 1)
+        # the second one is of a later offset than the group's: it says nothing
+        found = [(group, 0, 15, 14), (group, 1, 21, 20)]
+        write(client, f"{alias}.checkpoints.internal", [Checkpoint(g, sixty.target, i, u, o) for g, i, u, o in found])
+    adopt(sixty.file, sixty.offsets(30, 30))
+    copy_once(spark, sixty.file)
+
+    def translated(group: str) -> list[int]:
+        shown = translate(sixty.file, alias, "B", "--group", group, "--json")
+        assert all(row["note"].startswith("older than what is known") for row in shown)
+        return [row["offset"] for row in shown]
+
+    assert translated(group) == [14, 0]
+    assert translated(other) == [0, 0]
+    newest = {
+        (one.group, one.partition): one.offset
+        for key, value, _, _ in records(b, f"{alias}.checkpoints.internal")[0]
+        for one in [Checkpoint.parse(key or b"", value or b"")]
+    }
+    assert newest[group, 0] == 14
 
 
 def test_a_topic_that_was_not_copied_begins_by_itself(
