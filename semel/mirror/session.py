@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from semel.config import ClientConfig
 from semel.errors import AbortAndRetry, ConfigError, DataLoss, Retriable, SemelError
-from semel.mirror.acls import AclFollower
+from semel.mirror.background.acls import AclFollower
 from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.following import TopicFollower, is_due
 from semel.mirror.losses import advice, losses_of, positions_lost

@@ -22,9 +22,9 @@ from semel.cli.processes import Conf, MetricsPort, serving_metrics, spark_settin
 from semel.config import ClientConfig
 from semel.errors import ConfigError
 from semel.extras import needs_extras
+from semel.mirror.background.heartbeats import emitting
 from semel.mirror.config.flow_config import FlowConfig, MirrorConfig
 from semel.mirror.config.properties import read_properties
-from semel.mirror.heartbeats import emitting
 from semel.mirror.metrics import MirrorCollector
 from semel.mirror.offsets.groups import check_checkpoints_topic
 from semel.mirror.positions import Positions, flow_id

@@ -18,9 +18,9 @@ from contextlib import contextmanager
 
 from semel.config import ClientConfig
 from semel.errors import ConfigError, SemelError
+from semel.mirror.background.internal_topics import ensure_compacted, write
 from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.formats import Checkpoint
-from semel.mirror.internal_topics import ensure_compacted, write
 from semel.mirror.offsets.checkpoints import Checkpoints, read_checkpoints
 from semel.mirror.offsets.segments import Translated
 from semel.mirror.offsets.translation import Translator

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from semel.config import ClientConfig
 from semel.errors import ConfigError, DataLoss
+from semel.mirror.background.internal_topics import ensure_compacted, write
 from semel.mirror.formats import Checkpoint
-from semel.mirror.internal_topics import ensure_compacted, write
 from semel.sandbox import Sandbox
 from semel.wire.client import Client
 from tests.mirror.support.adopting import adopt

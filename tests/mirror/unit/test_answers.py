@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from semel.mirror.acls import target_acls
+from semel.mirror.background.acls import target_acls
 from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.config.properties import read_properties
 from semel.mirror.formats import Heartbeat
