@@ -1,4 +1,4 @@
-"""MirrorMaker 2's own bytes: checkpoints and heartbeats, as ``RemoteClusterUtils`` and its tools read them.
+"""MirrorMaker 2's own bytes: checkpoints, heartbeats and offset syncs, as ``RemoteClusterUtils`` reads them.
 
 Numbers are big-endian, and a text is its length in two bytes and UTF-8, as in Kafka's own records.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-__all__ = ["Checkpoint", "Heartbeat"]
+__all__ = ["Checkpoint", "Heartbeat", "OffsetSync"]
 
 _VERSION = 0
 
@@ -67,6 +67,26 @@ class Heartbeat:
     def value(self) -> bytes:
         """The value of the record."""
         return struct.pack(">hq", _VERSION, self.timestamp)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetSync:
+    """A record of a source topic, and its offset on the target."""
+
+    topic: str
+    partition: int
+    upstream_offset: int
+    offset: int
+
+    @property
+    def key(self) -> bytes:
+        """The key of the record."""
+        return _text(self.topic) + struct.pack(">i", self.partition)
+
+    @property
+    def value(self) -> bytes:
+        """The value of the record. It has no version."""
+        return struct.pack(">qq", self.upstream_offset, self.offset)
 
 
 def _text(text: str) -> bytes:

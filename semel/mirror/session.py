@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from semel.config import ClientConfig
 from semel.errors import AbortAndRetry, ConfigError, DataLoss, Retriable, SemelError
 from semel.mirror.background.acls import AclFollower
+from semel.mirror.background.offset_syncs import OffsetSyncWriter
 from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.following import TopicFollower, is_due
 from semel.mirror.losses import advice, losses_of, positions_lost
@@ -62,6 +63,7 @@ class Session:
         self._segment_ticket: TicketTopic | None = None
         self._groups = GroupFollower(config, id)
         self._acls = AclFollower(config, id)
+        self._syncs = OffsetSyncWriter(config, id)
         self._meter = meter
         self._followed = TopicFollower(self._source, self._target, config, id, self._producer)
         self._group_written: float | None = None
@@ -76,6 +78,7 @@ class Session:
             self._groups.close()
             self._producer.__exit__(kind, error, trace)
         finally:
+            self._syncs.close()
             self._acls.close()  # it may wait for a cluster: nothing open does that with it
             self._source.close()
             self._target.close()
@@ -102,6 +105,7 @@ class Session:
         self._groups.start()
         if not once:
             self._acls.start()
+            self._syncs.start()
         wanted: Ends | None = None
         while not self._stop.is_set():
             try:
@@ -127,8 +131,9 @@ class Session:
         self._followed.record(self._groups.problems)
 
     def _finish(self) -> None:
-        """Let groups and access rights follow up to the end, and raise what has stopped a topic."""
+        """Let groups, access rights and offset syncs follow up to the end, and raise what has stopped a topic."""
         self._acls.follow()
+        self._syncs.follow()
         self._groups.follow(checkpoints=self._config.checkpoints_s > 0, sync=self._config.sync_groups_s > 0, own=True)
         self._record()
         for error in self._followed.stops.errors:
@@ -229,6 +234,7 @@ class Session:
         self._meter.set_lag({p: max(row.offset - at[p].offset, 0) for p, row in ends.items() if p in at})
         if done is not None:
             self._meter.add(done.copied, done.times)
+            self._syncs.add(done.runs)
             self._empty = None if any(count for count, _ in done.copied.values()) else time.monotonic()
             if is_due(self._group_written, _GROUP_S):
                 self._group_written = time.monotonic()
@@ -240,6 +246,7 @@ class Session:
             self._followed.clear(trial)
             if tried is not None:
                 self._meter.add(tried.copied, tried.times)
+                self._syncs.add(tried.runs)
         return done is not None or trial is not None
 
     def _renew_group(self) -> None:

@@ -109,8 +109,6 @@ def check(file: File, clusters: Clusters = "") -> None:
     refused = [_check_flow(console, flow) for flow in config.flows]
     for key in config.accepted:
         console.print(f"{key}: changes nothing here")
-    for what in config.not_done:
-        console.print(f"not done by this version: {what}")
     for error in filter(None, refused):
         raise error
 
@@ -151,8 +149,6 @@ def _say(config: MirrorConfig) -> None:
     for flow in config.flows:
         log.info("%s: %s", flow.title, "exactly once" if flow.exactly_once else "AT LEAST ONCE, as the file says")
     warn_of_unused("the mirror's file", config.accepted)
-    if config.not_done:
-        log.warning("MirrorMaker 2 would do more by default, and this version does not: %s", "; ".join(config.not_done))
 
 
 app.command(

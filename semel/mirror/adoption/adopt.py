@@ -8,7 +8,6 @@ leaves the flow as it was (target topics may have been made already), one after 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from semel.errors import ConfigError
 from semel.mirror.adoption.mirror_maker import wait_until_stable
@@ -25,6 +24,7 @@ from semel.transaction.producer import Producer
 from semel.transaction.progress.record import Progress
 from semel.wire.api.offsets import LATEST, list_offsets
 from semel.wire.client import Client
+from semel.wire.metadata import TopicPartition
 
 __all__ = ["adopt", "preview"]
 
@@ -113,6 +113,7 @@ def _positions(
     mirrored: Mapping[str, MirroredTopic],
 ) -> Positions:
     ends = list_offsets(target, {one.target: LATEST for one in plan.begun}, read_committed=False)
+    _check_still(plan, {partition: row.offset for partition, row in ends.items()})
     at = {
         one.partition: OffsetAndEpoch(one.position, target=ends[one.target].offset)
         for one in plan.begun
@@ -120,11 +121,24 @@ def _positions(
     }
     ids = {topic: mirrored[topic].id for topic in _topics(plan)}
     targets = {topic: (mirrored[topic].target, id_text(mirrored[topic].ticket.id)) for topic in _topics(plan)}
-    positions = Positions.begin(source.cluster, config.policy)
-    before = _positions_of(producer.progress, producer.transactional_id)
-    if before is not None:
-        positions = replace(positions, round=before.round)
+    positions = _positions_of(producer.progress, producer.transactional_id)
+    if positions is None:
+        return Positions.begin(source.cluster, config.policy).begun(at, ids, targets)
+    for topic in plan.topics:
+        positions = positions.without(topic)
     return positions.begun(at, ids, targets)
+
+
+def _check_still(plan: Plan, ends: Mapping[TopicPartition, int]) -> None:
+    """Refuse targets that were written to since the plan was made: by a program that has not ended."""
+    for one in plan.begun:
+        if ends[one.target] != (one.target_end or 0):
+            topic, index = one.target
+            raise ConfigError(
+                f"{topic}-{index} is written to: it has grown to offset {ends[one.target]} meanwhile. Nothing was"
+                " changed. Stop the program that writes to it, then adopt again.",
+                tag="NOT_ADOPTED",
+            )
 
 
 def _positions_of(progress: Progress | None, id: str) -> Positions | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from semel.errors import ConfigError
@@ -28,6 +29,7 @@ class PlannedPartition:
 
     ``position`` is None where the flow finds the partition later, and begins at its earliest offset. ``beyond`` counts
     records of the target after the origin's position, None if that is not known. ``refused`` says why nothing is done.
+    ``target_end`` is where the target's log ended then, None if it was not there.
     """
 
     partition: TopicPartition
@@ -37,6 +39,7 @@ class PlannedPartition:
     beyond: int | None = None
     runs: Runs = field(default_factory=Runs.none)
     refused: str = ""
+    target_end: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,8 @@ class Plan:
 
     def is_done(self, positions: Positions) -> bool:
         """Return whether a flow has exactly these positions: it was adopted already, and has copied nothing since."""
-        return {p: at.offset for p, at in positions.at.items()} == {one.partition: one.position for one in self.begun}
+        at = {p: one.offset for p, one in positions.at.items() if p[0] in self.topics}
+        return at == {one.partition: one.position for one in self.begun}
 
     def check(self) -> None:
         """Raise :class:`ConfigError` if a partition is refused, or none has a position."""
@@ -110,7 +114,8 @@ def make_plan(source: Client, target: Client, config: FlowConfig, origin: Origin
     planned = []
     for p, log in sources.items():
         to = (names[p[0]], p[1])
-        here, place, one = PlannedPartition(p, to), places.get(p), standing.get(p)
+        end = targets[to].end if to in targets else None
+        here, place, one = PlannedPartition(p, to, target_end=end), places.get(p), standing.get(p)
         if one is None:
             planned.append(_without_position(origin, log, here, place, is_named=p[0] in named))
         else:
@@ -123,8 +128,9 @@ def _group_offsets(source: Client, config: FlowConfig) -> dict[TopicPartition, i
     lowest: dict[TopicPartition, int] = {}
     for group in list_groups(source):
         if is_followed(config, group):
-            for partition, one in all_committed(source, group).items():
-                lowest[partition] = min(lowest.get(partition, one.offset), one.offset)
+            with suppress(ConfigError):  # the login may not read it: it is not followed either
+                for partition, one in all_committed(source, group).items():
+                    lowest[partition] = min(lowest.get(partition, one.offset), one.offset)
     return lowest
 
 

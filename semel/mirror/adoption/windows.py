@@ -26,7 +26,7 @@ __all__ = ["Log", "Sought", "find_places"]
 #: Offsets of the first window, and of the largest one.
 _FIRST, _LARGEST = 4_096, 1 << 20
 _GROWTH = 8
-#: Partitions that are read at a time, so that their records fit into the memory.
+#: Partitions that are read at a time with the first window, so that their records fit into the memory.
 _AT_A_TIME = 64
 _NONE = b"\xff\xff\xff\xff\xff\xff\xff\xff"
 
@@ -82,8 +82,9 @@ def find_places(
     found: dict[TopicPartition, Place | Unsure | None] = {}
     left, size = list(sought), _FIRST
     while left:
-        for first in range(0, len(left), _AT_A_TIME):
-            part = left[first : first + _AT_A_TIME]
+        at_a_time = max(_AT_A_TIME * _FIRST // size, 1)
+        for first in range(0, len(left), at_a_time):
+            part = left[first : first + at_a_time]
             found |= {one.source.partition: placed for one, placed in _look(source, target, part, size)}
         left = [one for one in left if size < _LARGEST and _wants_more(one, found[one.source.partition], size)]
         size *= _GROWTH
