@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 
+from semel.errors import ConfigError
 from semel.mirror.formats import Checkpoint
 from semel.mirror.policy import ReplicationPolicy
 from semel.read.ranges import Range, id_text
@@ -24,8 +25,16 @@ Checkpoints = Mapping[str, Mapping[TopicPartition, Checkpoint]]
 
 
 def read_checkpoints(target: Client, policy: ReplicationPolicy) -> Checkpoints:
-    """Return the newest checkpoints of the flow's topic. What is no checkpoint is passed over."""
-    name = policy.checkpoints_topic
+    """Return the newest checkpoints of the flow's topic, none without the right to read it. What is no checkpoint is
+    passed over.
+    """
+    try:
+        return _read(target, policy.checkpoints_topic)
+    except ConfigError:
+        return {}
+
+
+def _read(target: Client, name: str) -> Checkpoints:
     topic = target.existing({name}).get(name)
     if topic is None:
         return {}
