@@ -1,6 +1,6 @@
 """Streams: functions, state, windows and joins over topics, where state, output and offsets commit together.
 
-- ``app``: an application; ``settings``: its properties; ``app_file``: the file that holds one; ``stream``: what it is
+- ``app``: an application; ``settings``: its properties; ``app_file``: the file that holds one; ``dsl``: what it is
   built of, in Kafka Streams' words.
 - ``windows``, ``cells``, ``rows``: windows of time, numbers as bytes, and rows on their way.
 - ``processor``: classes of one's own that work on single records, and the stores that they are given.

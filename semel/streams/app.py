@@ -7,11 +7,12 @@ from typing import Any, NoReturn
 
 from semel.errors import ConfigError, Unsupported
 from semel.serdes.serde import Serde, check_serde
+from semel.streams.dsl.stream import Stream
+from semel.streams.dsl.table import Table
 from semel.streams.metrics import WorkerCounts
 from semel.streams.nodes.stateful import TableSource, value_reader
 from semel.streams.settings import Settings, is_caching
 from semel.streams.state.state_store import StoreSpec
-from semel.streams.stream import Stream, Table
 from semel.streams.topology.topology import Node, Source, Topology, check_topic
 
 __all__ = ["App"]

@@ -1,7 +1,8 @@
 """The work of a topology's nodes: Arrow batches in, Arrow batches out.
 
 - ``stateless``: functions, filters, keys, branches, and what a sink writes.
-- ``stateful``: aggregations, tables, joins.
+- ``stateful``: aggregations, tables, joins of a stream with a table.
+- ``stream_join``: joins of two streams; ``waiting``: their records without a partner.
 - ``folds``: what an aggregation keeps, and how rows change it.
 - ``packing``: the values of repartition topics before an aggregation.
 """

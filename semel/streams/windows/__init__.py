@@ -3,7 +3,9 @@
 ================  ====================================================================================================
 ``kind``          what a kind of windows has to say
 ``keys``          a window in the keys of stores, changelogs and outputs
+``record_keys``   a record's place in the keys of a join's stores
 ``time_windows``  tumbling and hopping windows
+``join_windows``  windows of joins of two streams
 ``duration``      ``"5 min"`` as milliseconds
 ================  ====================================================================================================
 
@@ -16,10 +18,11 @@ from __future__ import annotations
 from typing import NoReturn
 
 from semel.errors import Unsupported
+from semel.streams.windows.join_windows import JoinWindows, join
 from semel.streams.windows.kind import Windows
 from semel.streams.windows.time_windows import hopping, tumbling
 
-__all__ = ["Windows", "hopping", "session", "sliding", "tumbling"]
+__all__ = ["JoinWindows", "Windows", "hopping", "join", "session", "sliding", "tumbling"]
 
 
 def session(*_: object, **__: object) -> NoReturn:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +53,10 @@ class _Draft:
             stream = _Stream(self.add("repartition", stream, name=self.name("through")))
             self.streams.append(stream)
         return stream
+
+    def second(self) -> Sequence[Callable[[], None]]:
+        """Return more words: none."""
+        return ()
 
     # ---- words
 
@@ -119,10 +123,30 @@ class _Draft:
         self.steps.append({"op": "to", "of": stream.id, "name": f"out{self.draw.randrange(3)}"})
 
 
-def case(seed: int) -> Case:
-    """Return a topology and its records: topic, key, value and time of each."""
+class _WordDraft(_Draft):
+    """A topology with the words of the second release, too."""
+
+    def second(self) -> Sequence[Callable[[], None]]:
+        return (self.meet,) * 6
+
+    def meet(self) -> None:
+        streams = [one for one in self.streams if not one.windowed and not one.counts]
+        if not streams or sum(step["op"] == "meet" for step in self.steps) > 1:
+            return
+        left, right = self.draw.choice(streams), self.draw.choice(streams)
+        kind = self.draw.choice(("join", "left_join", "outer_join"))
+        near = [*(self.draw.choice((0, 2, 5, 9)) for _ in range(2)), self.draw.choice((0, 0, 4))]
+        more = {"name": self.name("met")} if self.draw.random() < 0.3 else {}
+        made = self.add("meet", left, **{"with": right.id}, kind=kind, windows=near, **more)
+        self.streams.append(_Stream(made))
+
+
+def case(seed: int, *, more: bool = False) -> Case:
+    """Return a topology and its records: topic, key, value and time of each. ``more`` takes words of Kafka Streams that
+    the second release brought.
+    """
     draw = random.Random(seed)
-    draft = _Draft(draw)
+    draft = _WordDraft(draw) if more else _Draft(draw)
     for topic in draw.sample(_TOPICS, draw.randint(1, 3)):
         if not draft.streams or draw.random() < 0.5:
             draft.streams.append(_Stream(draft.add("stream", name=topic)))
@@ -131,7 +155,7 @@ def case(seed: int) -> Case:
     words = (draft.filter, draft.map_values, draft.map, draft.branch, draft.merge)
     deep = (draft.fold, draft.fold, draft.join, draft.join, draft.process, draft.process)
     for _ in range(draw.randint(1, 6)):
-        draw.choice((*words, *deep, draft.to))()
+        draw.choice((*words, *deep, draft.to, *draft.second()))()
     for stream in draft.streams[-2:]:
         draft.steps.append({"op": "to", "of": stream.id, "name": f"out{draw.randrange(2)}"})
     _keep_apart(draft.steps)

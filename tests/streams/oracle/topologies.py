@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from semel.streams import App, Context, Processor, Record, stores, windows
-from semel.streams.stream import GroupedStream, Stream, Table
+from semel.streams.dsl.grouped import GroupedStream
+from semel.streams.dsl.stream import Stream
+from semel.streams.dsl.table import Table
 
 __all__ = ["Step", "add", "build"]
 
@@ -55,6 +57,7 @@ def _made(step: Step, made: Mapping[int, Any], builders: Mapping[str, stores.Sto
         "map": lambda: stream.map(lambda record: (_chosen(record.value, n), _plus(record.value, 1))),
         "flat_map": lambda: stream.flat_map(lambda record: _copies(record.value, n)),
         "select_key": lambda: stream.select_key(lambda record: _chosen(record.value, n)),
+        "meet": lambda: _met(step, stream, made[step["with"]]),
         "merge": lambda: stream.merge(made[step["with"]]),
         "repartition": lambda: stream.repartition(name),
         "to_stream": lambda: stream.to_stream(),
@@ -63,6 +66,17 @@ def _made(step: Step, made: Mapping[int, Any], builders: Mapping[str, stores.Sto
     }
     result: Stream | Table = makers[kind]()
     return result
+
+
+def _met(step: Step, left: Stream, right: Stream) -> Stream:
+    before, after, grace = step["windows"]
+    word = {"join": left.join, "left_join": left.left_join, "outer_join": left.outer_join}[step["kind"]]
+    window = windows.join(0, before=before, after=after, grace=grace)
+    return word(right, _mixed, window, name=step.get("name"))
+
+
+def _mixed(left: int | None, right: int | None) -> int:
+    return ((-1 if left is None else left) * 1000 + (-1 if right is None else right)) % 1_000_003
 
 
 def _fold(step: Step, stream: Stream) -> Table:

@@ -1,0 +1,98 @@
+"""Groups of a stream's records, to be aggregated: by key, and by window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from semel.errors import ConfigError
+from semel.serdes.serde import Serde, check_serde
+from semel.streams.dsl.table import Table
+from semel.streams.nodes.folds import Columns, Count, Fold, Python
+from semel.streams.nodes.stateful import Aggregate
+from semel.streams.state.state_store import StoreSpec
+from semel.streams.topology.topology import Node
+from semel.streams.windows.kind import Windows
+
+if TYPE_CHECKING:
+    from semel.streams.dsl.stream import Stream
+
+__all__ = ["GroupedStream", "WindowedStream"]
+
+
+@dataclass(frozen=True)
+class GroupedStream:
+    """Records by key, to be aggregated."""
+
+    stream: Stream
+    windows: Windows | None = None
+
+    def windowed(self, windows: Windows) -> WindowedStream:
+        """Group by windows of time, too."""
+        if not isinstance(windows, Windows):
+            raise ConfigError(
+                f"{windows!r} is no windows. Nothing was read. Give windows.tumbling(...) or windows.hopping(...).",
+                tag="WRONG_VALUE",
+            )
+        return WindowedStream(self.stream, windows)
+
+    def count(self, name: str | None = None) -> Table:
+        """Count the records of each group."""
+        return self._folded(name, "AGGREGATE", lambda _: Count(), None)
+
+    def aggregate(
+        self,
+        initializer: Callable[[], Any] | None = None,
+        aggregator: Callable[[Any, Any, Any], Any] | None = None,
+        *,
+        name: str | None = None,
+        value: Serde = "json",
+        **columns: tuple[str, str],
+    ) -> Table:
+        """``aggregate(total=("sum", "amount"))`` works on whole batches: sum, min, max and count of columns of numbers.
+
+        ``aggregate(initializer, aggregator)`` calls ``aggregator(key, value, aggregate)`` for each record.
+        """
+        if columns and initializer is None and aggregator is None:
+            return self._folded(name, "AGGREGATE", lambda _: Columns(columns), None)
+        if columns or initializer is None or aggregator is None:
+            raise ConfigError(
+                "aggregate takes an initializer and an aggregator, or columns. Nothing was read. Give"
+                ' aggregate(dict, function) or aggregate(total=("sum", "amount")).',
+                tag="TOPOLOGY",
+            )
+        return self._by_record(name, "AGGREGATE", aggregator, initializer, value)
+
+    def reduce(self, reducer: Callable[[Any, Any], Any], name: str | None = None) -> Table:
+        """Call ``reducer(aggregate, value)`` for each record; the first value is the first aggregate."""
+        return self._by_record(name, "REDUCE", reducer, None, self.stream.value)
+
+    def _by_record(self, name: str | None, kind: str, function: Any, initial: Any, made: Serde) -> Table:
+        check_serde(made, kind.lower())
+        given = (self.stream.key, self.stream.value)
+        return self._folded(name, kind, lambda node: Python(node, function, initial, given, made), made)
+
+    def _folded(self, store: str | None, kind: str, fold: Callable[[str], Fold], value: Serde) -> Table:
+        topology = self.stream.topology
+        named = store or topology.name(f"KSTREAM-{kind}-STATE-STORE-")
+        name = topology.name(f"KSTREAM-{kind}-")
+        folding = fold(name)
+        stream = self.stream
+        if stream.rekeyed:
+            stream = stream._repartitioned(named, numbers=None if isinstance(folding, Python) else folding.needs)
+        holds = f"{folding.holds} by key ({stream.key or 'bytes'})"
+        if self.windows:
+            spec = StoreSpec(
+                named, self.windows.retention_ms, f"{holds} and {self.windows.in_words}", self.windows.keys
+            )
+        else:
+            spec = StoreSpec(named, holds=holds)
+        operate = Aggregate(name, spec, folding, stream.key, self.windows, topology.dropped, topology.caching)
+        by_record = isinstance(folding, Python)
+        node = topology.add(Node(name, (stream.node,), operate, (spec,), by_record=by_record))
+        return Table(topology, node, stream.key, value, spec, folding.columns, self.windows)
+
+
+class WindowedStream(GroupedStream):
+    """Records by key and window, to be aggregated."""
