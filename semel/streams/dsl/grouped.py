@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 from semel.errors import ConfigError
 from semel.serdes.serde import Serde, check_serde
 from semel.streams.dsl.table import Table
-from semel.streams.nodes.folds import Columns, Count, Fold, Python
+from semel.streams.nodes.folds import Columns, Count, Fold
+from semel.streams.nodes.function_fold import Python
+from semel.streams.nodes.keyed_windows import KeyedAggregate
 from semel.streams.nodes.stateful import Aggregate
 from semel.streams.state.state_store import StoreSpec
-from semel.streams.topology.topology import Node
-from semel.streams.windows.kind import Windows
+from semel.streams.topology.topology import Node, Operator
+from semel.streams.windows.kind import WindowKind, Windows, WindowsOfKey
+from semel.streams.windows.session_windows import SessionWindows
 
 if TYPE_CHECKING:
     from semel.streams.dsl.stream import Stream
@@ -26,13 +29,14 @@ class GroupedStream:
     """Records by key, to be aggregated."""
 
     stream: Stream
-    windows: Windows | None = None
+    windows: WindowKind | None = None
 
-    def windowed(self, windows: Windows) -> WindowedStream:
+    def windowed(self, windows: WindowKind) -> WindowedStream:
         """Group by windows of time, too."""
-        if not isinstance(windows, Windows):
+        if not isinstance(windows, WindowKind):
             raise ConfigError(
-                f"{windows!r} is no windows. Nothing was read. Give windows.tumbling(...) or windows.hopping(...).",
+                f"{windows!r} is no windows. Nothing was read. Give windows.tumbling(...), hopping(...), session(...)"
+                " or sliding(...).",
                 tag="WRONG_VALUE",
             )
         return WindowedStream(self.stream, windows)
@@ -46,13 +50,15 @@ class GroupedStream:
         initializer: Callable[[], Any] | None = None,
         aggregator: Callable[[Any, Any, Any], Any] | None = None,
         *,
+        merger: Callable[[Any, Any, Any], Any] | None = None,
         name: str | None = None,
         value: Serde = "json",
         **columns: tuple[str, str],
     ) -> Table:
         """``aggregate(total=("sum", "amount"))`` works on whole batches: sum, min, max and count of columns of numbers.
 
-        ``aggregate(initializer, aggregator)`` calls ``aggregator(key, value, aggregate)`` for each record.
+        ``aggregate(initializer, aggregator)`` calls ``aggregator(key, value, aggregate)`` for each record. Sessions
+        need ``merger(key, aggregate, aggregate)``, too.
         """
         if columns and initializer is None and aggregator is None:
             return self._folded(name, "AGGREGATE", lambda _: Columns(columns), None)
@@ -62,16 +68,24 @@ class GroupedStream:
                 ' aggregate(dict, function) or aggregate(total=("sum", "amount")).',
                 tag="TOPOLOGY",
             )
-        return self._by_record(name, "AGGREGATE", aggregator, initializer, value)
+        if isinstance(self.windows, SessionWindows) and merger is None:
+            raise ConfigError(
+                "sessions are merged, and aggregate() has no merger. Nothing was read. Give"
+                " aggregate(initializer, aggregator, merger=function): it gets the key and two aggregates.",
+                tag="TOPOLOGY",
+            )
+        return self._by_record(name, "AGGREGATE", aggregator, initializer, value, merger)
 
     def reduce(self, reducer: Callable[[Any, Any], Any], name: str | None = None) -> Table:
         """Call ``reducer(aggregate, value)`` for each record; the first value is the first aggregate."""
         return self._by_record(name, "REDUCE", reducer, None, self.stream.value)
 
-    def _by_record(self, name: str | None, kind: str, function: Any, initial: Any, made: Serde) -> Table:
+    def _by_record(
+        self, name: str | None, kind: str, function: Any, initial: Any, made: Serde, merger: Any = None
+    ) -> Table:
         check_serde(made, kind.lower())
         given = (self.stream.key, self.stream.value)
-        return self._folded(name, kind, lambda node: Python(node, function, initial, given, made), made)
+        return self._folded(name, kind, lambda node: Python(node, function, initial, given, made, merger), made)
 
     def _folded(self, store: str | None, kind: str, fold: Callable[[str], Fold], value: Serde) -> Table:
         topology = self.stream.topology
@@ -84,11 +98,16 @@ class GroupedStream:
         holds = f"{folding.holds} by key ({stream.key or 'bytes'})"
         if self.windows:
             spec = StoreSpec(
-                named, self.windows.retention_ms, f"{holds} and {self.windows.in_words}", self.windows.keys
+                named, self.windows.retention_ms, f"{holds} and {self.windows.in_words}", self.windows.store_keys
             )
         else:
             spec = StoreSpec(named, holds=holds)
-        operate = Aggregate(name, spec, folding, stream.key, self.windows, topology.dropped, topology.caching)
+        operate: Operator
+        if isinstance(self.windows, WindowsOfKey):
+            operate = KeyedAggregate(name, spec, folding, stream.key, self.windows, topology.dropped, topology.caching)
+        else:
+            assert self.windows is None or isinstance(self.windows, Windows)
+            operate = Aggregate(name, spec, folding, stream.key, self.windows, topology.dropped, topology.caching)
         by_record = isinstance(folding, Python)
         node = topology.add(Node(name, (stream.node,), operate, (spec,), by_record=by_record))
         return Table(topology, node, stream.key, value, spec, folding.columns, self.windows)

@@ -11,7 +11,7 @@ from semel.streams.dsl.refused import later
 from semel.streams.nodes.folds import Entries
 from semel.streams.state.state_store import StoreSpec
 from semel.streams.topology.topology import Node, Topology
-from semel.streams.windows.kind import Windows
+from semel.streams.windows.kind import WindowKind
 
 if TYPE_CHECKING:
     from semel.streams.dsl.stream import Stream
@@ -29,7 +29,7 @@ class Table:
     value: Serde
     spec: StoreSpec
     read: Callable[[Entries], dict[str, Any]]
-    windows: Windows | None = None
+    windows: WindowKind | None = None
 
     def to_stream(self) -> Stream:
         """Return its changes. Of windows, rows have the columns ``window_start`` and ``window_end``."""

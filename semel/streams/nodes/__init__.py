@@ -3,6 +3,7 @@
 - ``stateless``: functions, filters, keys, branches, and what a sink writes.
 - ``stateful``: aggregations, tables, joins of a stream with a table.
 - ``stream_join``: joins of two streams; ``waiting``: their records without a partner.
-- ``folds``: what an aggregation keeps, and how rows change it.
+- ``keyed_windows``: aggregations in sessions and sliding windows.
+- ``folds``: what an aggregation keeps, and how rows change it; ``function_fold``: by a function.
 - ``packing``: the values of repartition topics before an aggregation.
 """

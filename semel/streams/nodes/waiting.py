@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from semel.streams.state.state_store import StateStore
 from semel.streams.windows.join_windows import JoinWindows
 
-__all__ = ["Unmatched", "Waiting"]
+__all__ = ["Unmatched", "Waiting", "unmatched"]
 
 _WORD = 8
 _NEVER = 2**63 - 1
@@ -76,7 +76,7 @@ class Waiting:
         if self._earliest + after + windows.grace_ms >= now:
             return []
         names = list(self._look(now))
-        found = [one for name, entry in names for one in _unmatched(name, entry)]
+        found = [one for name, entry in names for one in unmatched(name, entry)]
         for name, _ in names:
             self._store.delete(name, now)
         return found
@@ -101,7 +101,8 @@ def _name(key: bytes, time: int, *, left: bool) -> bytes:
     return time.to_bytes(_WORD, "big") + bytes([left]) + key
 
 
-def _unmatched(name: bytes, entry: bytes) -> Iterator[Unmatched]:
+def unmatched(name: bytes, entry: bytes) -> Iterator[Unmatched]:
+    """Yield the records of an entry of the store."""
     time, left, key = int.from_bytes(name[:_WORD], "big"), bool(name[_WORD]), name[_WORD + 1 :]
     for value in _values(entry[_WORD:]):
         yield Unmatched(key, time, left, value[1:])

@@ -8,6 +8,7 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -33,10 +34,13 @@ import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.Repartitioned;
+import org.apache.kafka.streams.kstream.SessionWindows;
+import org.apache.kafka.streams.kstream.SlidingWindows;
 import org.apache.kafka.streams.kstream.StreamJoined;
 import org.apache.kafka.streams.kstream.TimeWindowedKStream;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.Windowed;
+import org.apache.kafka.streams.kstream.internals.SessionWindow;
 import org.apache.kafka.streams.processor.PunctuationType;
 import org.apache.kafka.streams.processor.api.Processor;
 import org.apache.kafka.streams.processor.api.ProcessorContext;
@@ -66,7 +70,11 @@ public class Answers {
             if (data instanceof Windowed) {
                 Windowed<Object> window = (Windowed<Object>) data;
                 byte[] key = serialize(topic, window.key());
-                return ByteBuffer.allocate(key.length + 8).put(key).putLong(window.window().start()).array();
+                ByteBuffer made = ByteBuffer.allocate(key.length + 16).put(key);
+                if (window.window() instanceof SessionWindow) {
+                    made.putLong(window.window().end());
+                }
+                return Arrays.copyOf(made.putLong(window.window().start()).array(), made.position());
             }
             return data.toString().getBytes(StandardCharsets.UTF_8);
         }
@@ -225,6 +233,25 @@ public class Answers {
                 default -> windowed.aggregate(() -> (Object) 100L, (key, value, sum) -> added(sum, value), kept(store));
             };
         }
+        if (step.has("session")) {
+            var windowed = groups.windowedBy(SessionWindows.ofInactivityGapAndGrace(
+                    millis(step.get("session").get(0)), millis(step.get("session").get(1))));
+            return switch (kind) {
+                case "count" -> windowed.count(counted);
+                case "reduce" -> windowed.reduce(Answers::added, kept(store));
+                default -> windowed.aggregate(() -> (Object) 100L, (key, value, sum) -> added(sum, value),
+                        Answers::merged, kept(store));
+            };
+        }
+        if (step.has("sliding")) {
+            var windowed = groups.windowedBy(SlidingWindows.ofTimeDifferenceAndGrace(
+                    millis(step.get("sliding").get(0)), millis(step.get("sliding").get(1))));
+            return switch (kind) {
+                case "count" -> windowed.count(counted);
+                case "reduce" -> windowed.reduce(Answers::added, kept(store));
+                default -> windowed.aggregate(() -> (Object) 100L, (key, value, sum) -> added(sum, value), kept(store));
+            };
+        }
         return switch (kind) {
             case "count" -> groups.count(counted);
             case "reduce" -> groups.reduce(Answers::added, kept(store));
@@ -279,10 +306,15 @@ public class Answers {
 
     /** A sum; a multiple of 5 deletes it. Windows get values of null, too. */
     private static Object added(Object sum, Object value) {
+        long before = sum == null ? 0 : (Long) sum;
         if (value == null) {
-            return (Long) sum + 7;
+            return before + 7;
         }
-        return (Long) value % 5 == 0 ? null : (Object) ((Long) sum + (Long) value);
+        return (Long) value % 5 == 0 ? null : (Object) (before + (Long) value);
+    }
+
+    private static Object merged(Object key, Object one, Object other) {
+        return (one == null ? 0 : (Long) one) + (other == null ? 0 : (Long) other);
     }
 
     private static Object joined(Object value, Object partner) {

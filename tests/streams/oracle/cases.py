@@ -127,7 +127,16 @@ class _WordDraft(_Draft):
     """A topology with the words of the second release, too."""
 
     def second(self) -> Sequence[Callable[[], None]]:
-        return (self.meet,) * 6
+        return (self.meet,) * 5 + (self.keyed,) * 5
+
+    def keyed(self) -> None:
+        """Aggregate in sessions, or in sliding windows."""
+        more: dict[str, Any] = {"by": self.draw.randint(2, 4)} if self.draw.random() < 0.3 else {}
+        kind = self.draw.choice(("count", "reduce", "aggregate"))
+        stream = self.open(counts=kind == "count" and not more)
+        more[self.draw.choice(("session", "sliding"))] = [self.draw.choice((1, 3, 6)), self.draw.choice((0, 0, 2, 9))]
+        table = _Stream(self.add("fold", stream, kind=kind, name=self.name("kept"), **more))
+        self.streams.append(_Stream(self.add("to_stream", table), windowed=True, counts=kind == "count"))
 
     def meet(self) -> None:
         streams = [one for one in self.streams if not one.windowed and not one.counts]

@@ -85,6 +85,10 @@ def _fold(step: Step, stream: Stream) -> Table:
     if "windows" in step:
         size, advance, grace = step["windows"]
         groups = groups.windowed(windows.hopping(size, advance, grace=grace))
+    if "session" in step:
+        groups = groups.windowed(windows.session(step["session"][0], grace=step["session"][1]))
+    if "sliding" in step:
+        groups = groups.windowed(windows.sliding(step["sliding"][0], grace=step["sliding"][1]))
     return {"count": _counted, "reduce": _reduced, "aggregate": _aggregated}[step["kind"]](groups, store)
 
 
@@ -97,7 +101,7 @@ def _reduced(groups: GroupedStream, store: str) -> Table:
 
 
 def _aggregated(groups: GroupedStream, store: str) -> Table:
-    return groups.aggregate(lambda: 100, lambda _, value, total: _added(total, value), name=store)
+    return groups.aggregate(lambda: 100, lambda _, value, total: _added(total, value), merger=_merged, name=store)
 
 
 def _fits(value: int | None, n: int, remainder: int) -> bool:
@@ -128,8 +132,13 @@ def _copies(value: int | None, n: int) -> list[tuple[str, int]]:
     return [] if value is None else [(f"k{at}", value + at) for at in range(value % n)]
 
 
-def _added(total: int, value: int | None) -> int | None:
+def _merged(_: object, one: int | None, other: int | None) -> int:
+    return (one or 0) + (other or 0)
+
+
+def _added(total: int | None, value: int | None) -> int | None:
     """Return a sum; a multiple of 5 deletes it. Windows get values of null, too."""
+    total = total or 0
     if value is None:
         return total + 7
     return None if value % 5 == 0 else total + value

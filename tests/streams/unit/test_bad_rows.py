@@ -272,8 +272,13 @@ def user_of(record: Record) -> object:
 @pytest.mark.parametrize(
     ("build", "error", "text"),
     [
-        (lambda app: windows.session("1 s"), Unsupported, "session windows"),
-        (lambda app: windows.sliding("1 s"), Unsupported, "sliding windows"),
+        (lambda app: windows.session(0), ConfigError, "never ends"),
+        (lambda app: windows.sliding(0), ConfigError, "hold single records"),
+        (
+            lambda app: app.stream("a").group_by_key().windowed(windows.session(1)).aggregate(int, max),
+            ConfigError,
+            "has no merger",
+        ),
         (lambda app: app.global_table("t"), Unsupported, "global tables"),
         (lambda app: app.stream("a").suppress(), Unsupported, "suppress"),
         (lambda app: app.stream("a").join(app.stream("b")), ConfigError, "with a table, or with a stream"),
