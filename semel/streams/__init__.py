@@ -13,8 +13,19 @@
 
 from semel.streams import windows
 from semel.streams.app import App
+from semel.streams.dsl.suppressed import EmitStrategy, Suppressed
 from semel.streams.processor import stores
 from semel.streams.processor.processor import Context, Processor, PunctuationType
 from semel.streams.rows import Record
 
-__all__ = ["App", "Context", "Processor", "PunctuationType", "Record", "stores", "windows"]
+__all__ = [
+    "App",
+    "Context",
+    "EmitStrategy",
+    "Processor",
+    "PunctuationType",
+    "Record",
+    "Suppressed",
+    "stores",
+    "windows",
+]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from semel.errors import ConfigError
 from semel.serdes.serde import Serde, check_serde
+from semel.streams.dsl.refused import later
+from semel.streams.dsl.suppressed import EmitStrategy
 from semel.streams.dsl.table import Table
 from semel.streams.nodes.folds import Columns, Count, Fold
 from semel.streams.nodes.function_fold import Python
@@ -17,6 +19,7 @@ from semel.streams.state.state_store import StoreSpec
 from semel.streams.topology.topology import Node, Operator
 from semel.streams.windows.kind import WindowKind, Windows, WindowsOfKey
 from semel.streams.windows.session_windows import SessionWindows
+from semel.streams.windows.time_windows import TimeWindows
 
 if TYPE_CHECKING:
     from semel.streams.dsl.stream import Stream
@@ -30,13 +33,14 @@ class GroupedStream:
 
     stream: Stream
     windows: WindowKind | None = None
+    #: Whether windows are handed on once, when they have closed.
+    on_close: bool = False
 
     def windowed(self, windows: WindowKind) -> WindowedStream:
         """Group by windows of time, too."""
         if not isinstance(windows, WindowKind):
             raise ConfigError(
-                f"{windows!r} is no windows. Nothing was read. Give windows.tumbling(...), hopping(...), session(...)"
-                " or sliding(...).",
+                f"{windows!r} is no windows. Nothing was read. Give what a function of semel.streams.windows makes.",
                 tag="WRONG_VALUE",
             )
         return WindowedStream(self.stream, windows)
@@ -107,7 +111,9 @@ class GroupedStream:
             operate = KeyedAggregate(name, spec, folding, stream.key, self.windows, topology.dropped, topology.caching)
         else:
             assert self.windows is None or isinstance(self.windows, Windows)
-            operate = Aggregate(name, spec, folding, stream.key, self.windows, topology.dropped, topology.caching)
+            operate = Aggregate(
+                name, spec, folding, stream.key, self.windows, topology.dropped, topology.caching, self.on_close
+            )
         by_record = isinstance(folding, Python)
         node = topology.add(Node(name, (stream.node,), operate, (spec,), by_record=by_record))
         return Table(topology, node, stream.key, value, spec, folding.columns, self.windows)
@@ -115,3 +121,16 @@ class GroupedStream:
 
 class WindowedStream(GroupedStream):
     """Records by key and window, to be aggregated."""
+
+    def emit_strategy(self, strategy: EmitStrategy) -> WindowedStream:
+        """Choose whether a window's results are handed on with each update, or once, when it has closed.
+
+        Raises :class:`Unsupported` for the latter with sessions and sliding windows.
+        """
+        on_close = EmitStrategy(strategy) is EmitStrategy.ON_WINDOW_CLOSE
+        if on_close and not isinstance(self.windows, TimeWindows):
+            raise later(
+                "EmitStrategy.ON_WINDOW_CLOSE of sessions and sliding windows",
+                "Use suppress(Suppressed.until_window_closes())",
+            )
+        return replace(self, on_close=on_close)

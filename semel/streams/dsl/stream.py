@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -264,10 +264,6 @@ class Stream:
             " two. There is no outer_join with a table.",
             tag="TOPOLOGY",
         )
-
-    def suppress(self, *_: object) -> NoReturn:
-        """Not there yet: raises :class:`Unsupported`."""
-        raise later("suppress", "Filter what is written by window_end")
 
     def process(
         self,

@@ -37,6 +37,11 @@ class WindowKind(ABC):
         """The time that a window stays in the store, from the bound that orders the store."""
 
     @property
+    def close_ms(self) -> int:
+        """The time from a window's end until it takes no more rows."""
+        return self.grace_ms
+
+    @property
     def store_keys(self) -> StoreKeys:
         """The written form in stores."""
         return self.keys

@@ -39,6 +39,11 @@ class SessionWindows(WindowsOfKey):
         return self.gap_ms + self.grace_ms
 
     @property
+    def close_ms(self) -> int:
+        """The gap and the grace: until then a record may belong to it."""
+        return self.gap_ms + self.grace_ms
+
+    @property
     def reach_ms(self) -> int:
         """A session ends with a record."""
         return 0

@@ -25,6 +25,7 @@ import org.apache.kafka.streams.TopologyTestDriver;
 import org.apache.kafka.streams.kstream.Branched;
 import org.apache.kafka.streams.kstream.BranchedKStream;
 import org.apache.kafka.streams.kstream.Consumed;
+import org.apache.kafka.streams.kstream.EmitStrategy;
 import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.JoinWindows;
 import org.apache.kafka.streams.kstream.Joined;
@@ -37,6 +38,7 @@ import org.apache.kafka.streams.kstream.Repartitioned;
 import org.apache.kafka.streams.kstream.SessionWindows;
 import org.apache.kafka.streams.kstream.SlidingWindows;
 import org.apache.kafka.streams.kstream.StreamJoined;
+import org.apache.kafka.streams.kstream.Suppressed;
 import org.apache.kafka.streams.kstream.TimeWindowedKStream;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.Windowed;
@@ -130,6 +132,9 @@ public class Answers {
             }
             for (String topic : driver.producedTopicNames()) {
                 var output = driver.createOutputTopic(topic, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+                if (topic.contains("-SUPPRESS-")) {
+                    continue;
+                }
                 if (topic.endsWith("-changelog")) {
                     Map<String, ArrayNode> newest = new TreeMap<>();
                     for (var record : output.readRecordsToList()) {
@@ -184,6 +189,11 @@ public class Answers {
             case "merge" -> made.put(id, stream.merge((KStream) made.get(step.get("with").asInt())));
             case "repartition" -> made.put(id, stream.repartition(Repartitioned.with((Serde) TEXT, (Serde) TEXT).withName(name)));
             case "fold" -> made.put(id, fold(step, stream, name));
+            case "suppress" -> made.put(id, ((KTable) made.get(step.get("of").asInt())).suppress(n == 0
+                    ? (Suppressed) Suppressed.untilWindowCloses(Suppressed.BufferConfig.unbounded())
+                    : Suppressed.untilTimeLimit(Duration.ofMillis(n), step.has("most")
+                            ? Suppressed.BufferConfig.maxRecords(step.get("most").asLong()).emitEarlyWhenFull()
+                            : (Suppressed.BufferConfig) Suppressed.BufferConfig.unbounded())));
             case "to_stream" -> made.put(id, ((KTable) made.get(step.get("of").asInt())).toStream());
             case "join" -> made.put(id, stream.join((KTable<Object, Object>) made.get(step.get("table").asInt()),
                     Answers::joined, Joined.with(TEXT, TEXT, null)));
@@ -227,6 +237,10 @@ public class Answers {
                     .ofSizeAndGrace(Duration.ofMillis(given.get(0).asLong()), Duration.ofMillis(given.get(2).asLong()))
                     .advanceBy(Duration.ofMillis(given.get(1).asLong()));
             TimeWindowedKStream<Object, Object> windowed = groups.windowedBy(windows);
+            if (step.has("close")) {
+                windowed = windowed.emitStrategy(EmitStrategy.onWindowClose());
+                counted = counted.withStoreType(Materialized.StoreType.ROCKS_DB).withRetention(Duration.ofDays(1));
+            }
             return switch (kind) {
                 case "count" -> windowed.count(counted);
                 case "reduce" -> windowed.reduce(Answers::added, kept(store));

@@ -36,9 +36,10 @@ def judged(case: Case) -> Answers:
 
 
 def _alike(case: Case, answers: Answers) -> Answers:
-    """Leave out what is empty, and of the stores of joins what may be older than their retention. Their records are
-    numbered, by each in its own way.
+    """Leave out what is empty, the buffers of suppress, which have another form, and of the stores of joins what may be
+    older than their retention. Their records are numbered, by each in its own way.
     """
+    answers["changelogs"] = {name: rows for name, rows in answers["changelogs"].items() if "-SUPPRESS-" not in name}
     found = {kind: {name: rows for name, rows in given.items() if rows} for kind, given in answers.items()}
     newest = max((row[3] for row in case["records"]), default=0)
     topology = build(case["steps"]).topology

@@ -127,7 +127,29 @@ class _WordDraft(_Draft):
     """A topology with the words of the second release, too."""
 
     def second(self) -> Sequence[Callable[[], None]]:
-        return (self.meet,) * 5 + (self.keyed,) * 5
+        return (self.meet,) * 4 + (self.keyed,) * 4 + (self.suppress,) * 4
+
+    def suppress(self) -> None:
+        """Aggregate, and let the updates wait; or count windows that are handed on when they close."""
+        kind = self.draw.choice(("count", "reduce", "aggregate"))
+        stream = self.open(counts=kind == "count")
+        more: dict[str, Any] = {}
+        wait: dict[str, Any] = {"n": 0}
+        way = self.draw.choice(("limit", "windows", "session", "sliding", "close"))
+        if way == "limit":
+            wait = {"n": self.draw.choice((1, 4, 9)), **({"most": 2} if self.draw.random() < 0.4 else {})}
+        elif way in ("windows", "close"):
+            size = self.draw.choice((5, 10))
+            more["windows"] = [size, self.draw.choice((size, size // 2)), self.draw.choice((0, 4))]
+        else:
+            more[way] = [self.draw.choice((1, 3, 6)), self.draw.choice((0, 4))]
+        if way == "close":
+            kind, more["close"] = "count", True
+        table = _Stream(self.add("fold", stream, kind=kind, name=self.name("kept"), **more))
+        if way != "close":
+            table = _Stream(self.add("suppress", table, **wait))
+        made = self.add("to_stream", table)
+        self.streams.append(_Stream(made, windowed=way != "limit", counts=kind == "count"))
 
     def keyed(self) -> None:
         """Aggregate in sessions, or in sliding windows."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from semel.streams import App, Context, Processor, Record, stores, windows
+from semel.streams import App, Context, EmitStrategy, Processor, Record, Suppressed, stores, windows
 from semel.streams.dsl.grouped import GroupedStream
 from semel.streams.dsl.stream import Stream
 from semel.streams.dsl.table import Table
@@ -60,6 +60,9 @@ def _made(step: Step, made: Mapping[int, Any], builders: Mapping[str, stores.Sto
         "meet": lambda: _met(step, stream, made[step["with"]]),
         "merge": lambda: stream.merge(made[step["with"]]),
         "repartition": lambda: stream.repartition(name),
+        "suppress": lambda: made[step["of"]].suppress(
+            Suppressed.until_time_limit(n, max_records=step.get("most")) if n else Suppressed.until_window_closes()
+        ),
         "to_stream": lambda: stream.to_stream(),
         "join": lambda: stream.join(made[step["table"]], _joined),
         "left_join": lambda: stream.left_join(made[step["table"]], _joined),
@@ -84,7 +87,9 @@ def _fold(step: Step, stream: Stream) -> Table:
     groups = stream.group_by(lambda record: _chosen(record.value, by)) if by else stream.group_by_key()
     if "windows" in step:
         size, advance, grace = step["windows"]
-        groups = groups.windowed(windows.hopping(size, advance, grace=grace))
+        groups = groups.windowed(windows.hopping(size, advance, grace=grace)).emit_strategy(
+            EmitStrategy.ON_WINDOW_CLOSE if step.get("close") else EmitStrategy.ON_WINDOW_UPDATE
+        )
     if "session" in step:
         groups = groups.windowed(windows.session(step["session"][0], grace=step["session"][1]))
     if "sliding" in step:
