@@ -13,7 +13,7 @@ from semel.streams.dsl.table import Table
 from semel.streams.nodes.stateful import Join
 from semel.streams.nodes.stream_join import JoinSide, StreamJoin, of_side
 from semel.streams.state.state_store import StoreSpec
-from semel.streams.topology.repartition import joined_through
+from semel.streams.topology.repartition import joined_through, keep_null_keys
 from semel.streams.topology.topology import Node
 from semel.streams.windows.join_windows import JoinWindows
 from semel.streams.windows.keys import BY_START
@@ -58,6 +58,8 @@ def join_table(stream: Stream, table: Table, joiner: Joiner, value: Serde, kind:
     join = Join(name, table.spec, table.read, serdes, table.value, kind.left, joiner, value, topology.dropped)
     node = Node(name, (before,), join, (table.spec,), by_record=joiner is not None, reads_only=True)
     node = topology.add(node)
+    if kind.left:
+        keep_null_keys(topology, node)
     return replace(stream, node=node, value=stream.value if joiner is None else value, rekeyed=False)
 
 
@@ -106,7 +108,10 @@ def join_streams(
     operate = StreamJoin(merged, windows, sides[0], sides[1], waiting, left.key, joiner, value, topology.dropped)
     stores = tuple(one for one in (sides[0].spec, sides[1].spec, waiting) if one is not None)
     node = Node(merged, tuple(ends), operate, stores, by_record=joiner is not None)
-    return replace(left, node=topology.add(node), value=left.value if joiner is None else value, rekeyed=False)
+    topology.add(node)
+    if kind.left:
+        keep_null_keys(topology, node)
+    return replace(left, node=node, value=left.value if joiner is None else value, rekeyed=False)
 
 
 def _store(name: str, windows: JoinWindows, stream: Stream) -> StoreSpec:

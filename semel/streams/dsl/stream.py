@@ -17,7 +17,6 @@ from semel.errors import ConfigError
 from semel.serdes.serde import Serde, check_serde
 from semel.streams.dsl.grouped import GroupedStream
 from semel.streams.dsl.joins import Joiner, JoinKind, join_streams, join_table
-from semel.streams.dsl.refused import later
 from semel.streams.dsl.table import Table
 from semel.streams.nodes import stateless
 from semel.streams.processor.processor import Processing, Supplier
@@ -116,6 +115,28 @@ class Stream:
             rekeyed=True,
         )
 
+    def flat_map_values(self, function: Callable[[Record], Any], *, value: Serde = "json") -> Stream:
+        """Apply a function of single records, which returns any number of values. The key stays."""
+        given = (self.key, self.value)
+        return self._then(
+            "KSTREAM-FLATMAPVALUES-",
+            lambda name: stateless.flat_mapping_values(function, name, given, value),
+            by_record=True,
+            value=value,
+        )
+
+    def peek(self, function: Callable[[Record], Any]) -> Stream:
+        """Call a function with each record, and hand the records on. It is called again for what is read again."""
+        return self._peeked("KSTREAM-PEEK-", function)
+
+    def foreach(self, function: Callable[[Record], Any]) -> None:
+        """Call a function with each record. It is called again for what is read again."""
+        self._peeked("KSTREAM-FOREACH-", function)
+
+    def _peeked(self, prefix: str, function: Callable[[Record], Any]) -> Stream:
+        given = (self.key, self.value)
+        return self._then(prefix, lambda name: stateless.peeking(function, name, given), by_record=True)
+
     def filter(self, condition: Condition) -> Stream:
         """Keep what a function of single records, or an expression of ``pyarrow.compute``, says yes to."""
         return self._filtered(condition, negated=False)
@@ -191,15 +212,20 @@ class Stream:
         )
         return replace(self, node=node, rekeyed=False)
 
-    def to(self, topic: str, *, key: Serde = None, value: Serde = None) -> None:
-        """Write the records. Without a serialisation bytes and text are written as they are, other values as JSON."""
-        if callable(topic):
-            raise later("to() with a function that chooses the topic", "Use branch(), and to() with a topic for each")
-        check_topic(topic)
+    def to(self, topic: str | Callable[[Record], str], *, key: Serde = None, value: Serde = None) -> None:
+        """Write the records, to the topic that a function of single records names, if one is given. The topics must
+        exist. Without a serialisation bytes and text are written as they are, other values as JSON.
+        """
+        chosen = topic if callable(topic) else None
+        if chosen is None:
+            check_topic(topic)
         check_serde(key, f"to({topic!r})")
         check_serde(value, f"to({topic!r})")
         name = self.topology.name("KSTREAM-SINK-")
-        sink = Sink(name, (self.node,), topic=topic, key=key or self.key, value=value or self.value)
+        made = (key or self.key, value or self.value)
+        sink = Sink(name, (self.node,), topic="" if callable(topic) else topic, key=made[0], value=made[1])
+        if chosen is not None:
+            sink.choose, sink.by_record = stateless.choosing(chosen, name, (self.key, self.value)), True
         sink.window_keys = self.window_keys
         self.topology.add(sink)
 
@@ -277,6 +303,29 @@ class Stream:
 
         ``supplier`` makes one, so a class will do. ``key`` and ``value`` belong to the forwarded records.
         """
+        node = self._processing("KSTREAM-PROCESSOR-", supplier, stores, key, value, fixed_key=False)
+        processed = self.processed or not self.rekeyed
+        return replace(self, node=node, key=key, value=value, rekeyed=True, processed=processed, windowed=False)
+
+    def process_values(
+        self, supplier: Supplier, *, stores: Sequence[StoreBuilder] = (), value: Serde = "json"
+    ) -> Stream:
+        """Apply a processor as :meth:`process` does, which forwards values alone: ``context.forward_value(value)``. The
+        keys stay, so no repartition topic is needed after it.
+        """
+        node = self._processing("KSTREAM-PROCESSVALUES-", supplier, stores, self.key, value, fixed_key=True)
+        return replace(self, node=node, value=value)
+
+    def _processing(
+        self,
+        prefix: str,
+        supplier: Supplier,
+        stores: Sequence[StoreBuilder],
+        key: Serde,
+        value: Serde,
+        *,
+        fixed_key: bool,
+    ) -> Node:
         for one in stores:
             if not isinstance(one, StoreBuilder):
                 raise ConfigError(
@@ -291,11 +340,11 @@ class Stream:
             )
         check_serde(key, "process")
         check_serde(value, "process")
-        name = self.topology.name("KSTREAM-PROCESSOR-")
+        name = self.topology.name(prefix)
         given = (self.key, self.value)
         node = Node(name, (self.node,), stores=tuple(one.spec for one in stores), by_record=True)
         dropped = self.topology.dropped
-        node.supply = lambda: Processing(name, supplier, stores, given, (key, value), dropped)
+        node.supply = lambda: Processing(name, supplier, stores, given, (key, value), dropped, fixed_key=fixed_key)
         node.builders = tuple(stores)
-        processed = self.processed or not self.rekeyed
-        return replace(self, node=self.topology.add(node), key=key, value=value, rekeyed=True, processed=processed)
+        self.topology.add(node)
+        return node

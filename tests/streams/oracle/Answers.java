@@ -44,6 +44,8 @@ import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.kstream.internals.SessionWindow;
 import org.apache.kafka.streams.processor.PunctuationType;
+import org.apache.kafka.streams.processor.api.ContextualFixedKeyProcessor;
+import org.apache.kafka.streams.processor.api.FixedKeyRecord;
 import org.apache.kafka.streams.processor.api.Processor;
 import org.apache.kafka.streams.processor.api.ProcessorContext;
 import org.apache.kafka.streams.processor.api.Record;
@@ -177,13 +179,18 @@ public class Answers {
         KStream<Object, Object> stream = step.has("of") && made.get(step.get("of").asInt()) instanceof KStream
                 ? (KStream<Object, Object>) made.get(step.get("of").asInt()) : null;
         switch (step.get("op").asText()) {
-            case "stream" -> made.put(id, builder.stream(name, Consumed.with(TEXT, TEXT)));
+            case "stream" -> made.put(id, builder.stream(
+                    step.has("topics") ? topics(step.get("topics")) : List.of(name), Consumed.with(TEXT, TEXT)));
             case "table" -> made.put(id, builder.table(step.get("topic").asText(), Consumed.with(TEXT, TEXT), kept(name)));
             case "filter" -> made.put(id, stream.filter((key, value) -> fits(value, n, is)));
             case "filter_not" -> made.put(id, stream.filterNot((key, value) -> fits(value, n, is)));
             case "map_values" -> made.put(id, stream.mapValues(value -> fits(value, n, is) ? null : plus(value, n)));
             case "map" -> made.put(id, stream.map((key, value) -> KeyValue.pair(chosen(value, n), plus(value, 1))));
             case "flat_map" -> made.put(id, stream.flatMap((key, value) -> copies(value, n)));
+            case "flat_map_values" -> made.put(id, stream.flatMapValues(
+                    value -> copies(value, n).stream().map(one -> one.value).toList()));
+            case "peek" -> made.put(id, stream.peek((key, value) -> { }));
+            case "process_values" -> made.put(id, stream.processValues(() -> new Tally(name), name));
             case "select_key" -> made.put(id, stream.selectKey((key, value) -> chosen(value, n)));
             case "branch" -> branch(step, stream, n);
             case "merge" -> made.put(id, stream.merge((KStream) made.get(step.get("with").asInt())));
@@ -204,7 +211,14 @@ public class Answers {
                     Stores.keyValueStoreBuilder(Stores.inMemoryKeyValueStore(name), TEXT, TEXT));
             case "process" -> made.put(id, stream.process(
                     () -> new Own(step.get("kind").asText(), name, n), name));
-            case "to" -> stream.to(name, Produced.with(TEXT, TEXT));
+            case "to" -> {
+                if (step.has("n")) {
+                    stream.to((key, value, context) -> name + "-" + (key == null ? 0 : length(key) % n),
+                            Produced.with(TEXT, TEXT));
+                } else {
+                    stream.to(name, Produced.with(TEXT, TEXT));
+                }
+            }
             default -> throw new IllegalArgumentException(step.toString());
         }
     }
@@ -271,6 +285,35 @@ public class Answers {
             case "reduce" -> groups.reduce(Answers::added, kept(store));
             default -> groups.aggregate(() -> (Object) 100L, (key, value, sum) -> added(sum, value), kept(store));
         };
+    }
+
+    private static List<String> topics(JsonNode names) {
+        List<String> found = new ArrayList<>();
+        names.forEach(one -> found.add(one.asText()));
+        return found;
+    }
+
+    private static long length(Object key) {
+        return (key instanceof Windowed ? ((Windowed<Object>) key).key() : key).toString().length();
+    }
+
+    /** Sums the values of a key, and forwards each sum twice. */
+    private static class Tally extends ContextualFixedKeyProcessor<Object, Object, Object> {
+        private final String name;
+
+        Tally(String name) {
+            this.name = name;
+        }
+
+        public void process(FixedKeyRecord<Object, Object> record) {
+            KeyValueStore<Object, Object> store = context().getStateStore(name);
+            String key = record.key() == null ? "none" : record.key().toString();
+            Object before = store.get(key);
+            long sum = (before == null ? 0 : (Long) before) + (record.value() == null ? 1 : (Long) record.value());
+            store.put(key, sum);
+            context().forward(record.withValue((Object) sum));
+            context().forward(record.withValue((Object) (sum + 1)));
+        }
     }
 
     private static Duration millis(JsonNode number) {

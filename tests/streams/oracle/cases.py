@@ -127,7 +127,31 @@ class _WordDraft(_Draft):
     """A topology with the words of the second release, too."""
 
     def second(self) -> Sequence[Callable[[], None]]:
-        return (self.meet,) * 4 + (self.keyed,) * 4 + (self.suppress,) * 4
+        return (self.meet,) * 4 + (self.keyed,) * 4 + (self.suppress,) * 4 + (self.small,) * 4 + (self.tally,) * 2
+
+    def small(self) -> None:
+        """Take a word that changes values or nothing."""
+        stream = self.open(counts=False)
+        op = self.draw.choice(("flat_map_values", "peek"))
+        made = self.add(op, stream, n=self.draw.randint(2, 4))
+        self.streams.append(_Stream(made, stream.rekeyed, stream.processed))
+
+    def tally(self) -> None:
+        stream = self.open(keyed=True)
+        name = self.name("sums")
+        self.steps.append({"op": "store", "name": name})
+        made = self.add("process_values", stream, name=name)
+        self.streams.append(_Stream(made, stream.rekeyed, stream.processed))
+
+    def to(self) -> None:
+        super().to()
+        if self.draw.random() < 0.4:
+            self.steps[-1]["n"] = 2
+
+    def sources(self) -> None:
+        """Read a topic, or two as one stream."""
+        if self.draw.random() < 0.2:
+            self.streams.append(_Stream(self.add("stream", name="d", topics=["d", "e"])))
 
     def suppress(self) -> None:
         """Aggregate, and let the updates wait; or count windows that are handed on when they close."""
@@ -183,6 +207,8 @@ def case(seed: int, *, more: bool = False) -> Case:
             draft.streams.append(_Stream(draft.add("stream", name=topic)))
         else:
             draft.tables.append(_Stream(draft.add("table", topic=topic, name=f"{topic}-table")))
+    if isinstance(draft, _WordDraft):
+        draft.sources()
     words = (draft.filter, draft.map_values, draft.map, draft.branch, draft.merge)
     deep = (draft.fold, draft.fold, draft.join, draft.join, draft.process, draft.process)
     for _ in range(draw.randint(1, 6)):
@@ -208,7 +234,8 @@ def _keep_apart(steps: list[dict[str, Any]]) -> None:
 
 def _records(draft: _Draft) -> list[list[Any]]:
     draw, now, by_time = draft.draw, 0, draft.draw.random() < 0.4
-    topics = [step.get("topic", step["name"]) for step in draft.steps if step["op"] in ("stream", "table")]
+    reads = [step for step in draft.steps if step["op"] in ("stream", "table")]
+    topics = [topic for step in reads for topic in step.get("topics", [step.get("topic", step["name"])])]
     found = []
     for _ in range(draw.randint(5, 25)):
         now += draw.choice((1, 1, 2, 8) if by_time else (0, 1, 1, 2, 3, 8))

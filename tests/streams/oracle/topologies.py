@@ -30,7 +30,7 @@ def add(app: App, steps: Sequence[Step], prefix: str = "") -> None:
     for step in steps:
         kind = step["op"]
         if kind == "stream":
-            made[step["id"]] = app.stream(step["name"], key="string", value="json")
+            made[step["id"]] = app.stream(step.get("topics") or step["name"], key="string", value="json")
         elif kind == "table":
             made[step["id"]] = app.table(step["topic"], key="string", value="json", name=step["name"])
         elif kind == "store":
@@ -38,7 +38,8 @@ def add(app: App, steps: Sequence[Step], prefix: str = "") -> None:
         elif kind == "branch":
             made.update(zip(step["ids"], made[step["of"]].branch(*_conditions(step)), strict=True))
         elif kind == "to":
-            made[step["of"]].to(step["name"])
+            name = step["name"]
+            made[step["of"]].to(_chooser(name, step["n"]) if "n" in step else name)
         else:
             made[step["id"]] = _made(step, made, builders)
 
@@ -56,6 +57,9 @@ def _made(step: Step, made: Mapping[int, Any], builders: Mapping[str, stores.Sto
         "map_values": lambda: stream.map_values(_plus_or_null(n, step["is"])),
         "map": lambda: stream.map(lambda record: (_chosen(record.value, n), _plus(record.value, 1))),
         "flat_map": lambda: stream.flat_map(lambda record: _copies(record.value, n)),
+        "flat_map_values": lambda: stream.flat_map_values(lambda record: [one for _, one in _copies(record.value, n)]),
+        "process_values": lambda: stream.process_values(lambda: Tally(name), stores=[builders[name]]),
+        "peek": lambda: stream.peek(lambda record: None),
         "select_key": lambda: stream.select_key(lambda record: _chosen(record.value, n)),
         "meet": lambda: _met(step, stream, made[step["with"]]),
         "merge": lambda: stream.merge(made[step["with"]]),
@@ -69,6 +73,10 @@ def _made(step: Step, made: Mapping[int, Any], builders: Mapping[str, stores.Sto
     }
     result: Stream | Table = makers[kind]()
     return result
+
+
+def _chooser(name: str, n: int) -> Callable[[Record], str]:
+    return lambda record: f"{name}-{len(record.key or '') % n}"
 
 
 def _met(step: Step, left: Stream, right: Stream) -> Stream:
@@ -151,6 +159,21 @@ def _added(total: int | None, value: int | None) -> int | None:
 
 def _joined(value: int, partner: int | None) -> int:
     return value * 1000 + (-1 if partner is None else partner)
+
+
+class Tally(Processor):
+    """Sums the values of a key, and forwards each sum twice."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def process(self, record: Record) -> None:
+        """Do as the processor of the same name in ``Answers.java``."""
+        store, key = self.context.store(self._name), record.key or "none"
+        total = (store.get(key) or 0) + (1 if record.value is None else record.value)
+        store.put(key, total)
+        self.context.forward_value(total)
+        self.context.forward_value(total + 1)
 
 
 class Own(Processor):

@@ -312,7 +312,7 @@ def user_of(record: Record) -> object:
             ConfigError,
             "are named 'x-repartition'",
         ),
-        (lambda app: app.stream("a").to(lambda record: "b"), Unsupported, "chooses the topic: not there yet"),
+        (lambda app: app.stream([]), ConfigError, "list of topics is empty"),
         (lambda app: app.stream("a").to(""), ConfigError, "is no topic"),
         (lambda app: app.describe(), ConfigError, "reads nothing"),
         (lambda app: windows.tumbling("soon"), ConfigError, "is no duration"),
