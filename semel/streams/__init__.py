@@ -1,6 +1,6 @@
 """Streams: functions, state, windows and joins over topics, where state, output and offsets commit together.
 
-- ``app``: an application; ``settings``: its properties; ``app_file``: the file that holds one; ``stream``: what it is
+- ``app``: an application; ``settings``: its properties; ``app_file``: the file that holds one; ``dsl``: what it is
   built of, in Kafka Streams' words.
 - ``windows``, ``cells``, ``rows``: windows of time, numbers as bytes, and rows on their way.
 - ``processor``: classes of one's own that work on single records, and the stores that they are given.
@@ -13,8 +13,19 @@
 
 from semel.streams import windows
 from semel.streams.app import App
+from semel.streams.dsl.suppressed import EmitStrategy, Suppressed
 from semel.streams.processor import stores
 from semel.streams.processor.processor import Context, Processor, PunctuationType
 from semel.streams.rows import Record
 
-__all__ = ["App", "Context", "Processor", "PunctuationType", "Record", "stores", "windows"]
+__all__ = [
+    "App",
+    "Context",
+    "EmitStrategy",
+    "Processor",
+    "PunctuationType",
+    "Record",
+    "Suppressed",
+    "stores",
+    "windows",
+]
