@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -102,6 +103,7 @@ class Ownership:
         #: How long the brokers let a transaction be open; their default if they do not say.
         self.max_timeout_ms = DEFAULT_TIMEOUT_MS
         self._began = 0.0
+        self._settled = -math.inf
 
     def begin(self) -> None:
         """Note that a transaction begins now."""
@@ -124,6 +126,9 @@ class Ownership:
         """Find the transaction timeout: what was set, else 15 minutes, else the broker's maximum where that is less
         (DESIGN rule 10).
         """
+        if time.monotonic() - self._settled < self.client.config.metadata_max_age_ms / 1000:
+            return  # an owner that takes over for each batch
+        self._settled = time.monotonic()
         self.max_timeout_ms = longest_timeout_ms(self.client, deadline)
         self.timeout_ms = self.timeout_ms or min(DEFAULT_TIMEOUT_MS, self.max_timeout_ms)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from enum import Enum
@@ -81,6 +83,7 @@ class ProgressTopic:
         self.topic_id = UUID(int=0)
         #: The topic that was checked, as far as that is allowed.
         self._checked = UUID(int=0)
+        self._checked_at = -math.inf
         #: Where the log began when it was looked at; one that is made begins at 0. Compaction does not move it: what
         #: does so, has cut records off.
         self._begins = 0
@@ -92,6 +95,8 @@ class ProgressTopic:
         """Raise :class:`ConfigError` for a topic that could lose progress or is another program's, before all of it is
         read. It may be missing.
         """
+        if self._is_known:
+            return
         topic = self._client.existing({self.name}, deadline).get(self.name)
         if topic is not None:
             self._check(topic, self._readable_broker_settings(deadline), deadline)
@@ -102,19 +107,29 @@ class ProgressTopic:
 
         What was seen of another one, by its id, is not true of it: it wants a :meth:`presence` of its own.
         """
+        if self._is_known:
+            return
         existing_topics = self._client.existing({self.name}, deadline)
         topic = existing_topics.get(self.name) or self._create(self._readable_broker_settings(deadline), deadline)
         if topic.id != self._checked:
             self._check(topic, self._readable_broker_settings(deadline), deadline)
         self.topic_id = topic.id
 
+    @property
+    def _is_known(self) -> bool:
+        """True if this owner has read this very topic, and has checked its settings a short while ago."""
+        age_s = time.monotonic() - self._checked_at
+        fresh = age_s < self._client.config.metadata_max_age_ms / 1000
+        return self._resumes and fresh and self._read_to[1] > 0 and self._read_to[0] == self.topic_id == self._checked
+
     def exists(self, deadline: Deadline) -> bool:
         """Look for the topic without creating it, for who only reads.
 
         Raises :class:`ConfigError` for one that cannot be ours.
         """
-        self._begins = self._claim_begins = 0
         topic = self._client.existing({self.name}, deadline).get(self.name)
+        if topic is None or topic.id != self.topic_id or not self._resumes:
+            self._begins = self._claim_begins = 0  # one that is read on begins where it did
         if topic is None:
             return False
         if self.partition[1] not in topic.partitions:
@@ -145,7 +160,7 @@ class ProgressTopic:
 
     def _check(self, topic: Topic, log_settings: dict[str, str | None], deadline: Deadline) -> None:
         self._topic.check_partitions(topic, least=PARTITIONS)
-        self._checked = topic.id
+        self._checked, self._checked_at = topic.id, time.monotonic()
         settings = self._topic.settings(self._client, OF_THE_TOPIC, deadline)
         for fault in faults(topic, settings, log_settings) if settings is not None else ():
             raise self._topic.refused(fault)
@@ -219,7 +234,7 @@ class ProgressTopic:
         """
         if not self.exists(deadline):
             return Presence.NEVER_USED
-        if self._resumes and self._read_to[0] == self.topic_id and self._read_to[1]:
+        if self._is_known:
             return Presence.COMPLETE
         begins = self._begins = self._claim_begins = self._beginning(deadline)
         where = f"{self.partition[0]}-{self.partition[1]}"
