@@ -14,9 +14,10 @@ ARGS ?=
 JOBS ?= 4
 # How long the model of the protocol is explored behind a storm.
 MODEL_MINUTES ?= 5
-# Versions of Kafka that are trusted beside the default, and that are refused: those of tests/transaction/broker/test_versions.py.
-VERSIONS ?= 4.2.1 4.4.0
-REFUSED := 4.1.2
+# The other versions of Kafka that semel writes to; those of tests/transaction/broker/test_versions.py in the ordinary run, and in the exhaustive one.
+VERSIONS ?= 4.0.2 4.1.2 4.2.1 4.4.0
+TESTED_VERSIONS := 4.1.2 4.2.1 4.4.0
+ALL_VERSIONS := 3.9.1 4.0.2 $(TESTED_VERSIONS)
 SUITE = $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder --durations 30
 ON_EACH_VERSION := tests/spark/crash/test_driver_steps.py tests/objections/test_epochs_and_producer_ids_roll_over.py \
 	$(foreach product,admin database read session streams transaction two_phase wire,$(wildcard tests/$(product)/broker tests/$(product)/crash)) \
@@ -73,10 +74,10 @@ warm: java setup
 
 # Kafka's other versions are fetched while tests run; what cannot be had is said by the tests that need it, which fetch what is not there yet.
 test: warm  ## run the whole test suite (ARGS are for pytest)
-	@$(BIN)/python -m semel.sandbox $(VERSIONS) $(REFUSED) > /dev/null 2>&1 & $(SUITE) $(ARGS)
+	@$(BIN)/python -m semel.sandbox $(TESTED_VERSIONS) > /dev/null 2>&1 & $(SUITE) $(ARGS)
 
 test-exhaustive: warm  ## run the whole suite and every case of its matrices: more than an hour (ARGS are for pytest)
-	@$(BIN)/python -m semel.sandbox $(VERSIONS) $(REFUSED) > /dev/null 2>&1 & $(SUITE) -o faulthandler_timeout=1800 -m "exhaustive or not exhaustive" $(ARGS)
+	@$(BIN)/python -m semel.sandbox $(ALL_VERSIONS) > /dev/null 2>&1 & $(SUITE) -o faulthandler_timeout=1800 -m "exhaustive or not exhaustive" $(ARGS)
 
 test-versions: java setup  ## run the tests of the core against a broker, the kills and the rollover on the other versions of Kafka that are trusted (VERSIONS)
 	@for version in $(VERSIONS); do \

@@ -147,8 +147,8 @@ class Answer(NamedTuple):
 class Kafka:
     """The rules.
 
-    ``last_epoch`` is where epochs run out; ``late_markers`` lets a repeated marker in, as Kafka did before 4.2 (a
-    control).
+    ``last_epoch`` is where epochs run out; ``late_markers`` lets a repeated marker in, as Kafka did before
+    4.2.
     """
 
     def __init__(self, *, last_epoch: int = 32_766, late_markers: bool = False) -> None:

@@ -33,4 +33,4 @@ class Breaks:
     )
     offsets_alone: bool = False  # the group is set right by a transaction without a progress record
     unsettled_start: bool = False  # startingOffsets=committed does not wait until every record is settled
-    late_markers: bool = False  # brokers before 4.2: a marker that comes again ends the transaction that is open then
+    no_skipped_epoch: bool = False  # on brokers that take late markers, the next transaction has the markers' epoch

@@ -27,6 +27,7 @@ from model.requests import (
     PROGRESS,
     WRONG_STATE,
     Add,
+    Choose,
     Claim,
     Decide,
     Describe,
@@ -97,7 +98,8 @@ class Owner:
     """The procedures.
 
     ``outputs`` are the partitions that the sink knows when it takes over; ``group`` is whether offsets are committed
-    too. With ``one_writer`` the partitions' leaders add them with the first rows, and not the owner.
+    too. With ``one_writer`` the partitions' leaders add them with the first rows, and not the owner. ``skips_epochs``
+    is whether an epoch is left out after each transaction, as on brokers before 4.2; both, where a log does not say it.
     """
 
     def __init__(
@@ -107,8 +109,10 @@ class Owner:
         outputs: tuple[int, ...] = (OUT0, OUT1),
         group: bool = False,
         one_writer: bool = False,
+        skips_epochs: tuple[bool, ...] = (False,),
     ) -> None:
         self.breaks = breaks
+        self.skips_epochs = skips_epochs
         self.one_writer = one_writer
         self.outputs = outputs
         self.group = group
@@ -176,8 +180,8 @@ class Owner:
         ended = yield from self.transact(held, Work((), newest.position._replace(wrote=())))
         if isinstance(ended, Stop):
             return ended
-        stop = yield from self.settle(ended)
-        return stop or (ended.held if ended.decision == COMMIT else AGAIN)
+        settled = yield from self.settle(ended)
+        return settled if isinstance(settled, Stop) or ended.decision == COMMIT else AGAIN
 
     # ---- one transaction (PROTOCOL 3)
 
@@ -269,13 +273,19 @@ class Owner:
         return (*outputs, PROGRESS, OFFSETS) if self.group else (*outputs, PROGRESS)
 
     def settle(self, ended: Ended) -> Part:
-        """See the markers of a transaction. Returns None or :class:`Stop`."""
+        """See the markers of a transaction, then skip their epoch. Returns :class:`Held` or :class:`Stop`."""
+        held = ended.held
         if self.breaks.no_wait:
-            return None
-        stop = yield from self.see_markers(ended.held.identity, ended.partitions, ended=ended)
-        if not stop:
-            yield OwnerStep.MARKERS_SEEN
-        return stop
+            return held
+        stop = yield from self.see_markers(held.identity, ended.partitions, ended=ended)
+        if stop:
+            return stop
+        yield OwnerStep.MARKERS_SEEN
+        if self.skips_epochs[0] if len(self.skips_epochs) == 1 else (yield Choose(self.skips_epochs)):
+            code, following = yield End(held.identity, ABORT)
+            held = held._replace(identity=following) if code == OK else held  # the next request is refused, too
+            yield OwnerStep.EPOCH_SKIPPED
+        return held
 
     def _lost(self, code: int) -> Part:
         """Stop because the identity is not ours any more (PROTOCOL 4, rows 90, 47 and 49). Return :class:`Stop`."""

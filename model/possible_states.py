@@ -44,6 +44,8 @@ __all__ = ["Ahead", "Allowed", "Frontier"]
 _STRANGER = Identity(-1, -1)
 #: Who has not heard of any identity yet.
 _UNKNOWN = Identity(sys.maxsize, 0)
+#: The steps of what goes on while a process takes its id over again.
+_OF_THE_WAIT = (OwnerStep.MARKERS_SEEN, OwnerStep.EPOCH_SKIPPED)
 #: The answer of the group's coordinator that is not what the progress says.
 _ANOTHER_OFFSET = -1
 
@@ -55,10 +57,12 @@ class Allowed:
     ``strangers``: owners that do not log have taken the id over. ``lost_markers``: partitions were without a leader.
     ``expired_ids``: the id was quiet for longer than brokers keep it. ``progress_alone``: there were transactions
     without tickets, which pass WRITTEN before PARTITIONS_ADDED: a batch without rows, or a group that somebody else had
-    moved.
+    moved. ``skips_epochs``: whether an owner skips an epoch after a transaction, as on
+    brokers before 4.2; or both.
     """
 
     progress_alone: bool = True
+    skips_epochs: tuple[bool, ...] = (False,)
     strangers: bool = False
     lost_markers: bool = False
     expired_ids: bool = False
@@ -113,7 +117,10 @@ class Frontier:
         self._allowed = allowed
         self._kafka = Kafka()
         self._routines = Routines(
-            Anybody(Owner(Breaks(), group=group), progress_alone=allowed.progress_alone).routines()
+            Anybody(
+                Owner(Breaks(), group=group, skips_epochs=allowed.skips_epochs),
+                progress_alone=allowed.progress_alone,
+            ).routines()
         )
         self._now: set[Situation] = {Situation(Broker(), ())}
         self.most = 1
@@ -192,7 +199,7 @@ class Frontier:
     def _next_step(self, seat: Seat) -> OwnerStep | None:
         wanted = self._routines.wants(seat.process)
         if isinstance(wanted, OwnerStep):
-            return wanted if not seat.former or wanted is OwnerStep.MARKERS_SEEN else None
+            return wanted if not seat.former or wanted in _OF_THE_WAIT else None
         if isinstance(wanted, End) and wanted.announced and not seat.former:
             # also a second time: it is sent again
             return OwnerStep.COMMIT_SENT if wanted.decision == COMMIT else OwnerStep.ABORT_SENT
@@ -201,7 +208,8 @@ class Frontier:
     def _behind(self, seat: Seat, step: OwnerStep) -> Seat | None:
         seat = seat._replace(healing=step is OwnerStep.HEALED)
         if isinstance(self._routines.wants(seat.process), OwnerStep):
-            return None if seat.former else seat._replace(process=seat.process.hears(None))
+            last = seat.former and (step is OwnerStep.EPOCH_SKIPPED or True not in self._allowed.skips_epochs)
+            return None if last else seat._replace(process=seat.process.hears(None))
         return (
             seat._replace(process=seat.process.hears(seat.answer[0]), answer=())
             if seat.answer

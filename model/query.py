@@ -149,13 +149,15 @@ class Query:
     def commit(self, run: QueryRun, ended: Ended, batch: Batch) -> Steps:
         """Return from the sink: Spark logs the batch, and the markers are seen before the next one."""
         yield CommitBatch(run.checkpoint, batch.number)
-        stop = yield from self._owner.settle(ended)
-        return _stopped(stop, run, ended.held, batch) if stop else Goto("plan", (run, ended.held))
+        held = yield from self._owner.settle(ended)
+        return _stopped(held, run, ended.held, batch) if isinstance(held, Stop) else Goto("plan", (run, held))
 
     def run_again(self, run: QueryRun, ended: Ended, batch: Batch, tries: int, met: int) -> Steps:
         """Run an aborted batch again inside the same call, once its markers are seen."""
-        stop = yield from self._owner.settle(ended)
-        return _stopped(stop, run, ended.held, batch) if stop else Goto("batch", (run, ended.held, batch, tries, met))
+        held = yield from self._owner.settle(ended)
+        if isinstance(held, Stop):
+            return _stopped(held, run, ended.held, batch)
+        return Goto("batch", (run, held, batch, tries, met))
 
     def init_again(self, run: QueryRun, held: Held, batch: Batch) -> Steps:
         """Take another identity and continue as if nothing had happened. This is the control."""

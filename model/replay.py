@@ -9,7 +9,7 @@ of Spark's sink are passed over.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from model.possible_states import Ahead, Allowed, Frontier
 from semel.steps import OwnerStep
@@ -47,7 +47,7 @@ def replay(log: Sequence[Passed], *, allowed: Allowed | None = None) -> Told:
     been allowed in its place.
 
     ``allowed`` is what may have happened without a line; left out, markers may have been lost if the log has steps of
-    healing, and nothing else.
+    healing, and nothing else. Epochs may have been skipped if the log has that step.
     """
     prefix = f"{OwnerStep.__name__}."
     lines = [line for line in log if line.step.startswith(prefix)]
@@ -62,6 +62,8 @@ def replay(log: Sequence[Passed], *, allowed: Allowed | None = None) -> Told:
 def _replay_one(lines: Sequence[Passed], allowed: Allowed | None) -> int:
     steps = [OwnerStep[line.step.partition(".")[2]] for line in lines]
     allowed = allowed or Allowed(lost_markers=OwnerStep.HEALED in steps)
+    if OwnerStep.EPOCH_SKIPPED in steps and True not in allowed.skips_epochs:
+        allowed = replace(allowed, skips_epochs=(False, True))
     # an id either shows its progress in a group or it does not
     frontier = Frontier(allowed, group=OwnerStep.OFFSETS_ADDED in steps)
     arrivals, ahead = _arrivals(lines, steps), _ahead(lines, steps)

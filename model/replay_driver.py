@@ -67,5 +67,5 @@ class Anybody:
 
     def settle(self, ended: Ended) -> Steps:
         """See the markers of the last transaction; the next one begins behind them."""
-        stop = yield from self._owner.settle(ended)
-        return stop or Goto("idle", (ended.held,))
+        held = yield from self._owner.settle(ended)
+        return Goto("idle", (held,)) if isinstance(held, Held) else held

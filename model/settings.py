@@ -53,6 +53,19 @@ SHORT = (
     Setting("one writer, late request, crash", _TWO, {_LATE: 1, _CRASH: 1}, one_writer=True),
     Setting("one writer, leaderless, crash", _TWO, {_LEADERLESS: 1, _CRASH: 1}, group=True, one_writer=True),
     Setting("one writer, expired id, crash", _TWO, {_ID_EXPIRES: 1, _CRASH: 1}, group=True, one_writer=True),
+    Setting("late markers, moving coordinator, crash", _TWO, {_MOVES: 1, _CRASH: 1}, group=True, late_markers=True),
+    Setting("late markers, late request, crash", _TWO, {_LATE: 1, _CRASH: 1}, late_markers=True),
+    Setting(
+        "late markers, lost answer, moving coordinator", _ONE, {_LOST: 1, _MOVES: 1}, group=True, late_markers=True
+    ),
+    Setting(
+        "late markers, one writer, moving coordinator, timeout",
+        _ONE,
+        {_MOVES: 1, _EXPIRES: 1},
+        group=True,
+        one_writer=True,
+        late_markers=True,
+    ),
     Setting("a backup of the checkpoint, crash", _BACKUP_AFTER_CRASH, {_CRASH: 1}, rows=3, sizes=(1, 2)),
     Setting("a new checkpoint, crash", _NEW_AFTER_CRASH, {_CRASH: 1}),
 )
@@ -81,6 +94,19 @@ LONG = (
         "one writer, late request, leaderless, crash", _TWO, {_LATE: 1, _LEADERLESS: 1, _CRASH: 1}, one_writer=True
     ),
     Setting("one writer, leaderless twice, crash", _TWO, {_LEADERLESS: 2, _CRASH: 1}, group=True, one_writer=True),
+    Setting(
+        "late markers, moving coordinator, timeout, crash",
+        _TWO,
+        {_MOVES: 1, _EXPIRES: 1, _CRASH: 1},
+        late_markers=True,
+    ),
+    Setting(
+        "late markers, late request, leaderless, crash",
+        _TWO,
+        {_LATE: 1, _LEADERLESS: 1, _CRASH: 1},
+        late_markers=True,
+    ),
+    Setting("late markers, two at once, moving coordinator", _AT_ONCE, {_MOVES: 1}, late_markers=True),
     Setting("two at once, timeout", _AT_ONCE, {_EXPIRES: 1}),
     Setting("two at once, crash", _AT_ONCE, {_CRASH: 1}),
     Setting("a new checkpoint at once", _NEW),
@@ -102,6 +128,15 @@ WALKS = (
     Setting("walk: a backup", (*_BACKUP, Start(), _LAST), _ALL_FAULTS, rows=4, sizes=(1, 2), group=True),
     Setting("walk: epochs run out", (*_AT_ONCE, _LAST), _ALL_FAULTS, rows=4, sizes=(1, 2), group=True, last_epoch=4),
     Setting("walk: one writer", (*_AT_ONCE, _LAST), _ALL_FAULTS, rows=3, sizes=(1, 2), group=True, one_writer=True),
+    Setting(
+        "walk: late markers",
+        (*_AT_ONCE, _LAST),
+        {**_ALL_FAULTS, _MOVES: 3, _ID_EXPIRES: 1},
+        rows=4,
+        sizes=(1, 2),
+        group=True,
+        late_markers=True,
+    ),
     Setting(
         "walk: placement varies",
         (*_AT_ONCE, _LAST),
@@ -195,7 +230,14 @@ CONTROLS = (
         _NEW_AFTER_CRASH,
         {_CRASH: 1},
     ),
-    _control("brokers that take late markers", Breaks(late_markers=True), _TORN, _TWO, {_MOVES: 1, _CRASH: 1}),
+    _control(
+        "no epoch is skipped on brokers that take late markers",
+        Breaks(no_skipped_epoch=True),
+        _TORN,
+        _TWO,
+        {_MOVES: 1, _CRASH: 1},
+        late_markers=True,
+    ),
 )
 
 

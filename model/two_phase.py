@@ -33,6 +33,7 @@ from model.two_phase_owner import (
     ReadRows,
     ReadTexts,
     SendRows,
+    SkipEpoch,
     StillOpen,
     TwoPhaseOwner,
 )
@@ -51,7 +52,7 @@ class Trouble(IntEnum):
     CRASH = 0  # an owner crashes between two requests
     INIT_LOST = 1  # InitProducerId is not answered; it may come at any later moment
     COMMIT_LOST = 2  # the database does not answer a COMMIT: it has done it, has not, or does it later
-    END_LOST = 3  # no broker answers EndTxn in time
+    END_LOST = 3  # no broker answers EndTxn in time; one that skips an epoch may come at any later moment
     EXPIRES = 4  # a transaction times out (bounded)
 
 
@@ -63,6 +64,8 @@ class Prepares:
     owners: tuple[Start, ...] = (Start(),)
     faults: Mapping[Trouble, int] = field(default_factory=dict)
     units: int = 2
+    #: Brokers before 4.2: an epoch is skipped where an id goes on.
+    late_markers: bool = False
     finds: str = ""
     breaks: Mistakes = field(default_factory=Mistakes)
 
@@ -98,7 +101,7 @@ class Scene(NamedTuple):
     ids: tuple[Transactional, ...]
     database: Database
     owners: tuple[Process | str, ...]
-    late: tuple[InitUnit, ...]
+    late: tuple[InitUnit | SkipEpoch, ...]
     expired: tuple[Key, ...]
     left: tuple[int, ...]
 
@@ -117,6 +120,10 @@ class Scene(NamedTuple):
         return self._replace(ids=tuple(sorted((*others, changed))))
 
 
+def _held_back(world: Scene, asked: InitUnit | SkipEpoch) -> Scene:
+    return world._replace(late=tuple(sorted((*world.late, asked), key=repr)))
+
+
 Next = tuple[Move, Any]
 
 
@@ -125,7 +132,9 @@ class TwoPhase:
 
     def __init__(self, setting: Prepares) -> None:
         self.setting = setting
-        self._routines = Routines(TwoPhaseOwner(setting.breaks, setting.units).routines())
+        self._routines = Routines(
+            TwoPhaseOwner(setting.breaks, setting.units, skips_epochs=setting.late_markers).routines()
+        )
         self._rules: dict[type, Callable[[Scene, Any], Iterator[tuple[Any, Scene, Trouble | None]]]] = {
             ListOpen: self._list,
             RaiseNumber: self._raise,
@@ -133,6 +142,7 @@ class TwoPhase:
             ReadTexts: lambda scene, _: iter([(scene.database.texts, scene, None)]),
             ReadRows: lambda scene, _: iter([(len(scene.database.units), scene, None)]),
             InitUnit: self._init,
+            SkipEpoch: self._skip,
             SendRows: self._send,
             StillOpen: self._still_open,
             AskFree: self._free,
@@ -243,7 +253,8 @@ class TwoPhase:
             yield Move("database", "rolls back"), world._replace(database=rolled)
         for number, request in enumerate(world.late):
             rest = world._replace(late=(*world.late[:number], *world.late[number + 1 :]))
-            _, after = self._initialised(rest, request)
+            skips = isinstance(request, SkipEpoch)
+            _, after = self._skipped(rest, request) if skips else self._initialised(rest, request)
             yield Move("network", f"late: {request}"), after
             yield Move("network", f"never comes: {request}"), rest
         if world.left[Trouble.EXPIRES]:
@@ -262,7 +273,7 @@ class TwoPhase:
     def _list(self, world: Scene, _: ListOpen) -> Iterator[tuple[Any, Any, Trouble | None]]:
         yield tuple(Key(one.owner, one.k, one.epoch) for one in world.ids if one.state == OPEN), world, None
 
-    def _initialised(self, world: Scene, asked: InitUnit) -> tuple[Key, Any]:
+    def _initialised(self, world: Scene, asked: Any) -> tuple[Key, Any]:
         known = world.find(asked.owner, asked.k)
         if known is None:
             known = Transactional(asked.owner, asked.k)
@@ -279,7 +290,26 @@ class TwoPhase:
         key, after = self._initialised(world, asked)
         yield key, after, None
         if world.left[Trouble.INIT_LOST]:
-            yield LOST, world._replace(late=tuple(sorted((*world.late, asked)))), Trouble.INIT_LOST
+            yield LOST, _held_back(world, asked), Trouble.INIT_LOST
+
+    def _skipped(self, world: Scene, asked: Any) -> tuple[Key | None, Any]:
+        key: Key = asked.key
+        one = world.find(key.owner, key.k)
+        following = key._replace(epoch=key.epoch + 1)
+        if one is None or one.epoch not in (key.epoch, following.epoch):
+            return None, world
+        if one.epoch == following.epoch:  # a repeat, unless something has begun since
+            return (following, world) if one.state == ABORT and one.ended[-1] == (key.epoch, ABORT) else (None, world)
+        if one.state == OPEN and key in world.database.decided:
+            return None, Wrong(f"torn: unit {one.unit} is in the database, and aborted in Kafka")
+        return following, world.with_id(self._ended(one, ABORT))
+
+    def _skip(self, world: Scene, asked: SkipEpoch) -> Iterator[tuple[Any, Any, Trouble | None]]:
+        key, after = self._skipped(world, asked)
+        yield key, after, None
+        if world.left[Trouble.END_LOST]:
+            yield LOST, _held_back(world, asked), Trouble.END_LOST
+            yield LOST, after, Trouble.END_LOST
 
     def _send(self, world: Scene, asked: SendRows) -> Iterator[tuple[Any, Any, Trouble | None]]:
         one = world.find(asked.key.owner, asked.key.k)

@@ -32,6 +32,7 @@ __all__ = [
     "ReadRows",
     "ReadTexts",
     "SendRows",
+    "SkipEpoch",
     "StillOpen",
     "TwoPhaseOwner",
 ]
@@ -88,6 +89,13 @@ class InitUnit(NamedTuple):
 
     owner: int
     k: int
+
+
+class SkipEpoch(NamedTuple):
+    """EndTxn(abort) with nothing in it. Answers the key to go on with, None where the id has gone on without it."""
+
+    key: Key
+    skip: bool = True
 
 
 class SendRows(NamedTuple):
@@ -162,14 +170,16 @@ class Mistakes:
     old_epoch: bool = False  # EndTxn raises no epoch (before KIP-890), and the next transaction has that of the last
     forget_first: bool = False  # the text is removed before Kafka has followed it
     newest_epoch: bool = False  # what was listed is aborted by the epoch that its id has now
+    skip_by_init: bool = False  # an epoch is skipped by InitProducerId, which is sent again if it is not answered
     silent: bool = False  # what was decided and has expired is passed over
 
 
 class TwoPhaseOwner:
     """The routines."""
 
-    def __init__(self, mistakes: Mistakes, units: int) -> None:
+    def __init__(self, mistakes: Mistakes, units: int, *, skips_epochs: bool = False) -> None:
         self.mistakes = mistakes
+        self.skips_epochs = skips_epochs
         self.units = units
 
     def routines(self) -> Mapping[str, Routine]:
@@ -214,6 +224,12 @@ class TwoPhaseOwner:
         unit = yield ReadRows()
         if unit == self.units:
             return Done()
+        if goes_on and self.skips_epochs:
+            skipped = yield InitUnit(me, k) if wrong.skip_by_init else SkipEpoch(goes_on)
+            if skipped == LOST:
+                return Goto("unit", (me, number, k, goes_on))
+            yield TwoPhaseStep.EPOCH_SKIPPED
+            goes_on = skipped
         key = goes_on or (yield InitUnit(me, k))
         if key == LOST:  # that request may come at any later moment: never this id again
             return Goto("unit", (me, number, k if wrong.init_again else k + 1))

@@ -23,10 +23,19 @@ SHORT = (
     Prepares("prepared: two owners at once, a COMMIT lost", _TWO, {_COMMIT: 1}, units=1),
     Prepares("prepared: two owners at once, a crash", _TWO, {_CRASH: 1}, units=1),
     Prepares("prepared: expiry, a crash", _ONE, {_CRASH: 1, _EXPIRES: 1}),
+    Prepares("prepared: late markers, lost answers", _ONE, {_INIT: 1, _COMMIT: 1, _END: 2}, 3, late_markers=True),
+    Prepares("prepared: late markers, two owners at once, an EndTxn lost", _TWO, {_END: 1}, late_markers=True),
 )
 
 WALKS = (
     Prepares("walk: prepared, all faults", _TWO, dict.fromkeys((_CRASH, _INIT, _COMMIT, _END), 2), units=3),
+    Prepares(
+        "walk: prepared, late markers",
+        _TWO,
+        dict.fromkeys((_CRASH, _INIT, _COMMIT, _END), 2),
+        units=3,
+        late_markers=True,
+    ),
     Prepares("walk: prepared, bounded", _TWO, dict.fromkeys(Trouble, 2), units=2),
 )
 
@@ -38,8 +47,10 @@ def _control(
     faults: Mapping[Trouble, int] | None = None,
     owners: tuple[Start, ...] = _ONE,
     units: int = 2,
+    *,
+    late_markers: bool = False,
 ) -> Prepares:
-    return Prepares(f"control: prepared, {name}", owners, faults or {}, units, finds, breaks)
+    return Prepares(f"control: prepared, {name}", owners, faults or {}, units, late_markers, finds, breaks)
 
 
 _TORN, _LOSS = "torn", "loss"
@@ -52,6 +63,9 @@ CONTROLS = (
     _control("a COMMIT that is not answered counts as refused", Mistakes(abort_on_lost=True), _TORN, {_COMMIT: 1}),
     _control("Kafka before the database", Mistakes(commit_first=True), _TORN),
     _control("InitProducerId sent again", Mistakes(init_again=True), _TORN, {_INIT: 1}),
+    _control(
+        "an epoch skipped by InitProducerId", Mistakes(skip_by_init=True), _TORN, {_INIT: 1}, units=3, late_markers=True
+    ),
     _control("an id used again early", Mistakes(reuse_early=True), _TORN, {_END: 1}),
     _control("two transactions of one epoch", Mistakes(old_epoch=True), _TORN, {}, _TWO),
     _control("the text removed before Kafka follows", Mistakes(forget_first=True), _TORN, {_CRASH: 1}),

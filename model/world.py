@@ -90,6 +90,8 @@ class Setting:
     #: One task writes: it adds the partitions that it writes to.
     one_writer: bool = False
     last_epoch: int = 32_766
+    #: Brokers before 4.2: a marker that comes again ends the transaction that is open then.
+    late_markers: bool = False
     leaderless: tuple[int, ...] | None = None
     deposed: tuple[int, ...] | None = None
     patience: int = 1
@@ -136,8 +138,14 @@ class Program:
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
-        self.kafka = Kafka(last_epoch=setting.last_epoch, late_markers=setting.breaks.late_markers)
-        owner = Owner(setting.breaks, outputs=setting.outputs, group=setting.group, one_writer=setting.one_writer)
+        self.kafka = Kafka(last_epoch=setting.last_epoch, late_markers=setting.late_markers)
+        owner = Owner(
+            setting.breaks,
+            outputs=setting.outputs,
+            group=setting.group,
+            one_writer=setting.one_writer,
+            skips_epochs=(setting.late_markers and not setting.breaks.no_skipped_epoch,),
+        )
         query = Query(
             owner,
             rows=setting.rows,

@@ -19,6 +19,7 @@ from contextvars import ContextVar
 from enum import Enum
 
 __all__ = [
+    "BEFORE_4_2",
     "HEALING",
     "AdoptionStep",
     "ConnectStep",
@@ -60,6 +61,7 @@ class OwnerStep(Step):
     COMMIT_SENT = "commit_sent"
     COMMIT_ANSWERED = "commit_answered"
     MARKERS_SEEN = "markers_seen"
+    EPOCH_SKIPPED = "epoch_skipped"
     ABORT_SENT = "abort_sent"
     ABORT_ANSWERED = "abort_answered"
 
@@ -107,6 +109,7 @@ class TwoPhaseStep(Step):
     """Steps of a prepared transaction: of the process that prepares it, and of the one that ends it."""
 
     INITIALISED = "initialised"
+    EPOCH_SKIPPED = "epoch_skipped"
     SENT = "sent"
     PREPARED = "prepared"
     COMMIT_SENT = "commit_sent"
@@ -115,6 +118,10 @@ class TwoPhaseStep(Step):
     ABORT_ANSWERED = "abort_answered"
     LISTED = "listed"
     DECIDED = "decided"
+
+
+#: The steps that are passed only on brokers before 4.2, which take late markers.
+BEFORE_4_2 = (OwnerStep.EPOCH_SKIPPED, TwoPhaseStep.EPOCH_SKIPPED)
 
 
 class OutboxStep(Step):

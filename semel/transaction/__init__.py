@@ -13,6 +13,7 @@
 ``routing``           the partition of each row
 ``takeover``          fence, read progress, wait for markers: before the first transaction
 ``end_txn``           EndTxn, and what each answer means
+``late_markers``      before 4.2: the epoch that is skipped, so that a late marker ends nothing
 ``enlisted``          prepared transactions for which a transaction decides
 ``hand_over``         an owner's identity, handed to the process that commits
 ``positions``         where positions live: progress records, or a group's offsets

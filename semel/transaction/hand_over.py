@@ -25,6 +25,7 @@ class HandOver:
     """What the next process must know of an owner that has taken its id over. Picklable; holds no secret."""
 
     identity: Identity
+    skips_epochs: bool
     timeout_ms: int
     max_timeout_ms: int
     committed: ProgressRecord | None
@@ -39,6 +40,7 @@ class HandOver:
         """Take what ``own`` knows. It must take over again before it begins anything."""
         handed = cls(
             own.identity,
+            own.skips_epochs,
             own.timeout_ms,
             own.max_timeout_ms,
             own.committed,
@@ -56,6 +58,7 @@ class HandOver:
         """Make ``own``, which is new, the owner."""
         own.states.move(Event.TAKING_OVER)
         own.identity, own.committed, own.progress_log = self.identity, self.committed, self.progress_log
+        own.skips_epochs = self.skips_epochs
         own.timeout_ms, own.max_timeout_ms = self.timeout_ms, self.max_timeout_ms
         own.progress.topic_id = self.progress_topic
         own.checked_partitions = set(self.checked_partitions)

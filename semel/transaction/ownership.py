@@ -10,6 +10,7 @@ from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from semel.errors import ConfigError
+from semel.transaction.late_markers import turn
 from semel.transaction.progress.log import ProgressLog, ProgressRecord
 from semel.transaction.progress.record import Progress
 from semel.transaction.progress.topic import DEFAULT_TOPIC, ProgressTopic
@@ -99,6 +100,8 @@ class Ownership:
         self.may_enlist = scope in _ENLISTING
         #: Whether what a record enlists is known to have ended. Without better knowledge, ending it again shows it.
         self.enlisted_ended: Callable[[Progress], bool] = lambda progress: False
+        #: Whether a broker takes late markers: then an epoch is left out between two transactions.
+        self.skips_epochs = False
         self.timeout_ms = client.config.transaction_timeout_ms or 0
         #: How long the brokers let a transaction be open; their default if they do not say.
         self.max_timeout_ms = DEFAULT_TIMEOUT_MS
@@ -117,6 +120,11 @@ class Ownership:
         A suspended machine counts as the broker counts, at the latest at the end.
         """
         return (time.monotonic() - self._began) * 1000
+
+    @property
+    def turn(self) -> int:
+        """The number of the transaction, for what takes turns."""
+        return turn(self.identity, skips_epochs=self.skips_epochs)
 
     def deadline(self) -> Deadline:
         """Return a new :func:`protocol_deadline`."""

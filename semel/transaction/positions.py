@@ -175,7 +175,7 @@ class GroupOffsets(Positions):
 
     def _take_over(self) -> None:
         own, deadline = self._own, self._own.deadline()
-        check_brokers(own.client, deadline)
+        own.skips_epochs = check_brokers(own.client, deadline)
         before = describe(own.client, own.transactional_id, deadline)
         own.settle_timeout(deadline)
         own.identity = init_producer_id(own.client, own.transactional_id, own.timeout_ms, deadline)

@@ -20,6 +20,7 @@ from semel.steps import OwnerStep, keep_timing_in_thread, reached
 from semel.transaction.end_txn import abort, check_still_owner
 from semel.transaction.group_offsets import await_group_offsets, group_view
 from semel.transaction.hand_over import HandOver
+from semel.transaction.late_markers import skip_epoch
 from semel.transaction.markers.wait import EndedTransaction, wait_for_markers
 from semel.transaction.ownership import Ownership, synchronized
 from semel.transaction.positions import Positions, ProgressRecords
@@ -28,6 +29,7 @@ from semel.transaction.progress.record import Progress
 from semel.transaction.progress.topic import DEFAULT_TOPIC
 from semel.transaction.states import Event, State
 from semel.transaction.transaction import Transaction
+from semel.wire.api.transactions import Identity
 from semel.wire.client import Client
 
 __all__ = ["Producer"]
@@ -254,10 +256,14 @@ class Producer:
         if waited is None:
             return
         try:
-            waited.result()
+            following = waited.result()
         except Fenced:
             self._own.states.move(Event.FENCED)
             raise
+        if following is not None and self._own.identity == waited.identity:
+            with self._own.lock:  # this may be another thread than the owner's
+                if self._own.identity == waited.identity:
+                    self._own.identity = following
         if self._own.lost_progress and self._committed:
             # it is there now; a record that forgets goes with compaction, and the claim stays
             self._own.progress.claim()
@@ -268,7 +274,8 @@ class Producer:
     def _watch(self, ended: EndedTransaction) -> None:
         own, now = self._own, self._own.identity
 
-        def wait() -> None:
+        def wait() -> Identity | None:
+            following = None
             heal, former = self._positions.healer(ended), {ended.identity.producer_id}
             wait_for_markers(
                 own.client,
@@ -282,8 +289,12 @@ class Producer:
             for group, offsets in ended.offsets.items():
                 await_group_offsets(own, group, offsets.keys(), heal, former)
             reached(OwnerStep.MARKERS_SEEN, own.transactional_id)
+            if own.skips_epochs:
+                following = skip_epoch(own.client, now, own.deadline())
+                reached(OwnerStep.EPOCH_SKIPPED, own.transactional_id)
+            return following
 
-        self._markers, self._committed = _Background(wait), ended.committed
+        self._markers, self._committed = _Background(wait, now), ended.committed
         if self._on_end is not None:
             self._on_end(ended.committed)
 
@@ -329,10 +340,15 @@ def _where(record: ProgressRecord | None) -> tuple[int, int, int] | None:
 
 
 class _Background:
-    """Wait in a thread of its own, which never keeps the process alive: the next owner sees the markers for itself."""
+    """Wait in a thread of its own, which never keeps the process alive: the next owner sees the markers for itself.
 
-    def __init__(self, work: Callable[[], None]) -> None:
+    The work returns the identity to go on with in place of ``identity``, or None.
+    """
+
+    def __init__(self, work: Callable[[], Identity | None], identity: Identity) -> None:
         self._work = work
+        self.identity = identity
+        self._following: Identity | None = None
         self._error: BaseException | None = None
         self.failed = False
         self._thread = threading.Thread(target=keep_timing_in_thread(self._run), name="semel-markers", daemon=True)
@@ -340,16 +356,17 @@ class _Background:
 
     def _run(self) -> None:
         try:
-            self._work()
+            self._following = self._work()
         except BaseException as error:  # handed to the caller of result()
             self._error = error
 
-    def result(self) -> None:
-        """Wait, and raise what was raised. The next call tries again, in the caller's thread."""
+    def result(self) -> Identity | None:
+        """Wait, return what the work returned, and raise what it raised. The next call tries again, in the caller's
+        thread.
+        """
         self._thread.join()
         error, self._error = self._error, None
         if error is not None:
             self.failed = True
             raise error
-        if self.failed:
-            self._work()
+        return self._work() if self.failed else self._following

@@ -15,7 +15,6 @@ import logging
 import shlex
 import time
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 
 from semel.errors import DataLoss, Fenced, Retriable, SemelError
 from semel.steps import OwnerStep, reached
@@ -63,7 +62,7 @@ def take_over(own: Ownership, outputs: Collection[str], group: str | None) -> No
 def _take_over(own: Ownership, outputs: Collection[str], group: str | None) -> None:
     deadline = own.deadline()
     client = own.client
-    check_brokers(client, deadline)
+    own.skips_epochs = check_brokers(client, deadline)
     own.settle_timeout(deadline)
     _find_progress(own, deadline)
     check_no_live_members(own, group, deadline)
@@ -122,16 +121,23 @@ def _lost_parts(own: Ownership, progress: Progress) -> DataLoss:
     )
 
 
-def check_brokers(client: Client, deadline: Deadline) -> None:
+def check_brokers(client: Client, deadline: Deadline) -> bool:
     """Refuse a cluster that cannot share transactions: each broker is asked, since in a rolling upgrade some are older
-    than others.
+    than others. Return True if one takes late markers, or may: :mod:`semel.transaction.late_markers`.
 
     One that cannot be reached leads nothing now; in an upgrade it comes back newer, not older.
     """
     client.versions(deadline)  # repeated until any of them answers
+    takes_late_markers = False
     for node in client.brokers(deadline):
-        with suppress(Retriable):
-            client.connect(node, deadline).versions.check_shared_transactions()
+        try:
+            versions = client.connect(node, deadline).versions
+        except Retriable:
+            takes_late_markers = True  # it may be an old one, and may be back in a moment
+            continue
+        versions.check_shared_transactions()
+        takes_late_markers = takes_late_markers or versions.takes_late_markers
+    return takes_late_markers
 
 
 def _find_progress(own: Ownership, deadline: Deadline) -> None:

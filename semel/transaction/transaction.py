@@ -53,7 +53,7 @@ class Transaction:
         self._topics: dict[str, TicketTopic] = {}
         self._tickets = Tickets()
         self._writer = LocalWriter(
-            own.client, self._tickets, identity=lambda: own.identity, add=self._add, first=own.identity.epoch
+            own.client, self._tickets, identity=lambda: own.identity, add=self._add, first=own.turn
         )
         self._offsets: dict[GroupMetadata, dict[TopicPartition, int]] = {}
         self._sent_offsets: dict[str, Mapping[TopicPartition, int]] = {}

@@ -1,7 +1,8 @@
 """The API versions that a broker speaks, and the features that its cluster has finalised (KIP-584).
 
-Shared transactions need a broker of 4.2 or newer with ``transaction.version`` 2 (DESIGN rule 8): 4.0 and 4.1 take a
-late, repeated marker into the next transaction. The protection that they lack shows here as WriteTxnMarkers version 2.
+Shared transactions need brokers of 4.0 or newer with ``transaction.version`` 2 (DESIGN rule 8). 4.0 and 4.1 take a
+late, repeated marker into the next transaction, and owners skip an epoch there (:mod:`semel.transaction.late_markers`).
+The protection that they lack shows here as WriteTxnMarkers version 2.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from semel.errors import Unsupported
 __all__ = ["Versions"]
 
 #: The newest ``metadata.version`` that a broker supports gives its release, without the third number (measured).
-_RELEASES = {25: "4.0", 27: "4.1", 29: "4.2", 30: "4.3", 33: "4.4"}
+_RELEASES = {21: "3.9", 25: "4.0", 27: "4.1", 29: "4.2", 30: "4.3", 33: "4.4"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,11 @@ class Versions:
         return self.ranges.get(WriteTxnMarkersRequest.API_KEY, (0, 0))[1]
 
     @property
+    def takes_late_markers(self) -> bool:
+        """True before 4.2: a late, repeated marker of one transaction ends the rows of the next one, if it may."""
+        return self.markers < 2
+
+    @property
     def offers_two_phase_commit(self) -> bool:
         """True if InitProducerId can ask for a transaction that is never aborted (version 6, KIP-939)."""
         return self.ranges.get(InitProducerIdRequest.API_KEY, (0, 0))[1] >= 6
@@ -69,18 +75,14 @@ class Versions:
     def check_shared_transactions(self) -> None:
         """Check that this broker can share transactions (DESIGN rule 8).
 
-        Raise :class:`Unsupported` for a level of the feature ``transaction.version`` below 2, and for a broker older
-        than 4.2: there a late, repeated marker of one transaction can end half of the next one.
+        Raise :class:`Unsupported` for a level of the feature ``transaction.version`` below 2, which is also said of
+        brokers before 4.0.
         """
         level = self.features.get("transaction.version", 0)
         if level < 2:
             raise Unsupported(
                 f"the cluster of {self.address} has finalised transaction.version={level}, and shared transactions"
-                " need 2. Nothing was written. Upgrade the brokers to 4.2 or newer, then run: bin/kafka-features.sh"
-                f" --bootstrap-server {self.address} upgrade --feature transaction.version=2"
-            )
-        if self.markers < 2:
-            raise Unsupported(
-                f"the broker at {self.address} is older than 4.2: a late, repeated marker of one transaction could"
-                " commit half of the next one. Nothing was written. Upgrade to Kafka 4.2 or newer."
+                " need 2. Nothing was written; reading works on 3.9 and newer. Upgrade the brokers to 4.0 or newer,"
+                f" then run: bin/kafka-features.sh --bootstrap-server {self.address} upgrade --feature"
+                " transaction.version=2"
             )

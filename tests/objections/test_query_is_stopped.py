@@ -15,14 +15,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from semel import steps
 from semel.sandbox import Sandbox
-from semel.steps import HEALING, OwnerStep, SinkStep, Step
+from semel.steps import OwnerStep, SinkStep, Step
 from tests.spark.support.copy_query import Line
 from tests.spark.support.topics_and_drivers import produce
+from tests.support.kafka_version import NOT_PASSED
 from tests.support.waiting import PATIENCE_S, wait_for
 
 STEPS: list[Step] = [
     *SinkStep,
-    *(step for step in OwnerStep if step not in HEALING and not step.name.startswith("ABORT_")),
+    *(step for step in OwnerStep if step not in NOT_PASSED and not step.name.startswith("ABORT_")),
 ]
 
 

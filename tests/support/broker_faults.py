@@ -18,15 +18,16 @@ import semel
 from semel.config import ClientConfig
 from semel.errors import AbortAndRetry, Retriable
 from semel.sandbox import Node, Sandbox
-from semel.steps import HEALING, OwnerStep, Step
+from semel.steps import OwnerStep, Step
 from semel.transaction.producer import Producer
 from semel.wire.client import Client
 from semel.wire.target import Target
+from tests.support.kafka_version import NOT_PASSED
 from tests.support.waiting import wait_for
 from tests.transaction.support.pipeline import Job, copy_next, position, write_here
 
 #: Every step that an owner passes where no marker is lost.
-STEPS = [step for step in OwnerStep if step not in HEALING]
+STEPS = [step for step in OwnerStep if step not in NOT_PASSED]
 
 
 def node_of(kafka3: Sandbox, target: Target) -> Node:

@@ -3,6 +3,7 @@
 Ids are ``<prefix>.unit.<uuid>.<k>``, and ``<prefix>.task.<uuid>.<k>`` in tasks of Spark. An id is reused once its last
 transaction has ended everywhere; until then the next transaction takes another ``k``. If this producer has ended it
 (:meth:`TwoPhaseProducer.commit`), the id continues with the identity in the answer of EndTxn, without InitProducerId.
+On brokers before 4.2 it skips one epoch then, by a request that aborts nothing if it comes late.
 After a fork, or a lost answer, new ids are used.
 """
 
@@ -20,6 +21,7 @@ from typing import Literal
 from semel.errors import ConfigError, Retriable, SemelError
 from semel.steps import TwoPhaseStep, reached
 from semel.transaction.data_loss import still_open
+from semel.transaction.late_markers import skip_epoch, turn
 from semel.transaction.output_topics import OutputTopics
 from semel.transaction.ownership import DEFAULT_TIMEOUT_MS, longest_timeout_ms, protocol_deadline
 from semel.transaction.takeover import check_brokers
@@ -90,6 +92,7 @@ class TwoPhaseProducer:
         self._late: set[Identity] = set()
         #: Of the transactions; None until the brokers were asked what they take.
         self._timeout_ms: int | None = None
+        self._skips_epochs = False
 
     def __enter__(self) -> TwoPhaseProducer:
         return self
@@ -111,17 +114,19 @@ class TwoPhaseProducer:
         self._warn_of_waiting()
         deadline = self._deadline()
         if self._timeout_ms is None:
-            check_brokers(self._client, deadline)
+            self._skips_epochs = check_brokers(self._client, deadline)
             self._timeout_ms = self._find_timeout_ms(deadline)
         timeout_ms = self._timeout_ms
         began_ms = int(time.time() * 1000)
-        identity = self._next_identity() or self._new_identity(timeout_ms, deadline)
+        identity = self._next_identity(deadline) or self._new_identity(timeout_ms, deadline)
 
         def ended(partitions: set[TopicPartition], prepared: Prepared | None, looked: float) -> None:
             self._used.append(_Used(identity, frozenset(partitions), looked, prepared is not None))
             if prepared is None:
                 self._outputs.forget()
 
+        if first is None:
+            first = turn(identity, skips_epochs=self._skips_epochs)
         until_ms = None if self._two_phase else began_ms + timeout_ms
         return Unit(self._client, identity, until_ms, self._outputs, self._deadline, ended, first=first, keys=keys)
 
@@ -167,12 +172,18 @@ class TwoPhaseProducer:
             self._used.remove(used)
             self._ready.append(_Ready(following, time.monotonic()))
 
-    def _next_identity(self) -> Identity | None:
+    def _next_identity(self, deadline: Deadline) -> Identity | None:
         """Return the identity of an id that this producer has seen to its end a short while ago."""
         while self._ready:
             ready = self._ready.popleft()
-            if time.monotonic() - ready.since < _RESTED_S:
+            if time.monotonic() - ready.since >= _RESTED_S:
+                continue
+            if not self._skips_epochs:
                 return ready.identity
+            following = skip_epoch(self._client, ready.identity, deadline)
+            reached(TwoPhaseStep.EPOCH_SKIPPED, ready.identity.transactional_id)
+            if following is not None:
+                return following
         return None
 
     def _new_identity(self, timeout_ms: int, deadline: Deadline) -> Identity:

@@ -56,7 +56,7 @@ class Unit:
         deadline: Callable[[], Deadline],
         on_end: Callable[[set[TopicPartition], Prepared | None, float], None],
         *,
-        first: int | None = None,
+        first: int,
         keys: bool = True,
     ) -> None:
         self._client = client
@@ -72,7 +72,7 @@ class Unit:
             Tickets(),
             identity=lambda: identity,
             add=self._add,
-            first=identity.epoch if first is None else first,
+            first=first,
             keys=keys,
         )
         self._added: set[TopicPartition] = set()

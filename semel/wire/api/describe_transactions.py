@@ -229,8 +229,8 @@ def write_markers(
     It needs Alter on the cluster.
 
     Return the partitions whose leader has written the marker. Raise :class:`~semel.errors.ConfigError` without the
-    right. Raise :class:`~semel.errors.Unsupported` for brokers before 4.2, which would take the marker into the next
-    transaction too.
+    right. Brokers before 4.2 take a marker that comes late, up to the first rows of a later epoch
+    (:mod:`semel.transaction.late_markers`).
     """
 
     def build(led: list[TopicPartition]) -> Any:
@@ -264,4 +264,4 @@ def write_markers(
             for row in t.partitions
         }
 
-    return set(client.ask_leaders(markers, build, rows, (2, 2), leaders=leaders, deadline=deadline))
+    return set(client.ask_leaders(markers, build, rows, (1, 2), leaders=leaders, deadline=deadline))

@@ -16,8 +16,9 @@ MARKERS = 27
 @pytest.mark.parametrize(
     ("metadata", "transactions", "markers", "verdict", "told"),
     [
-        (25, 2, 1, Result.REFUSED, "Kafka 4.0"),
-        (27, 2, 1, Result.REFUSED, "Kafka 4.1"),
+        (21, 0, 1, Result.REFUSED, "Kafka 3.9"),
+        (25, 2, 1, Result.OK, "Kafka 4.0"),
+        (27, 2, 1, Result.OK, "Kafka 4.1"),
         (29, 2, 2, Result.OK, "Kafka 4.2"),
         (30, 1, 2, Result.REFUSED, "transaction.version=1"),
         (33, 2, 2, Result.OK, "Kafka 4.4"),
@@ -32,6 +33,7 @@ def test_a_broker(metadata: int, transactions: int, markers: int, verdict: Resul
     assert found.verdict is verdict
     assert told in found.found
     assert ("pgrade" in found.advice) == (verdict is Result.REFUSED)
+    assert ("skips an epoch" in found.advice) == (verdict is Result.OK and markers == 1)
 
 
 @pytest.mark.parametrize(

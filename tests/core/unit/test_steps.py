@@ -72,7 +72,8 @@ def test_an_observer_that_is_not_there_is_an_error_at_once(tmp_path: Path, obser
 def test_names_of_steps_are_the_protocols() -> None:
     assert [step.name for step in OwnerStep] == (
         "INITIALISED CLAIMED PROGRESS_READ MARKERS_CHECKED DECISION_WRITTEN HEALED BEGUN PARTITIONS_ADDED WRITTEN"
-        " PROGRESS_WRITTEN OFFSETS_ADDED COMMIT_SENT COMMIT_ANSWERED MARKERS_SEEN ABORT_SENT ABORT_ANSWERED"
+        " PROGRESS_WRITTEN OFFSETS_ADDED COMMIT_SENT COMMIT_ANSWERED MARKERS_SEEN EPOCH_SKIPPED"
+        " ABORT_SENT ABORT_ANSWERED"
     ).split()
     for protocol in (OwnerStep, ParticipantStep, SinkStep, MirrorStep, TwoPhaseStep, ConnectStep, SessionStep):
         assert issubclass(protocol, Step)

@@ -55,7 +55,7 @@ def test_random_walks_find_a_break_and_shorten_the_trace() -> None:
 
 def test_each_step_is_passed() -> None:
     """The model speaks the names of steps.py, all of them."""
-    walked = walk(by_name("leaderless, timeout, crash"), seed=1, seconds=600, most_walks=150)
+    walked = walk(by_name("walk: late markers"), seed=1, seconds=600, most_walks=150)
     assert set(walked.steps) == set(OwnerStep)
 
 

@@ -171,6 +171,19 @@ def test_an_expired_id_is_taken_over_inside_a_transaction() -> None:
         replay(log(*steps))
 
 
+def test_an_epoch_is_skipped_after_each_transaction() -> None:
+    """On brokers before 4.2. Where they are known to be old, an owner that begins without it is refused."""
+    skips, aborts = [*COMMITTED, "EPOCH_SKIPPED"], [*ABORTED, "EPOCH_SKIPPED"]
+    for cut in range(1, len(skips) + 1):
+        replay(log(*of("A", [*TAKEN_OVER, *skips[:cut]]), *of("B", [*TAKEN_OVER, *skips, *aborts, *skips])))
+    replay(log(*TAKEN_OVER, *COMMITTED, *TAKEN_OVER, *skips))  # in between, a broker has not said how old it is
+    replay(log(*TAKEN_OVER, *ABORTED[:-1], *TAKEN_OVER, "BEGUN", *ABORTED[-1:], "EPOCH_SKIPPED", *skips[1:]))
+    always = Allowed(progress_alone=False, skips_epochs=(True,))
+    replay(log(*TAKEN_OVER, *skips, *aborts), allowed=always)
+    with pytest.raises(Refused, match=r"forbids OwnerStep\.BEGUN"):
+        replay(log(*TAKEN_OVER, *skips, *COMMITTED, *skips), allowed=always)
+
+
 def test_strangers_that_do_not_log() -> None:
     """The abort of a transaction is answered, and its owner is fenced though no line says by whom: only then is silence
     the rule.
@@ -208,6 +221,8 @@ def test_two_steps_are_exchanged(at: int) -> None:
         ([*TAKEN_OVER, *COMMITTED[:-1], *COMMITTED], "BEGUN"),
         ([*TAKEN_OVER, *COMMITTED[:-1], "ABORT_SENT", "ABORT_ANSWERED", "COMMIT_SENT"], "COMMIT_SENT"),
         ([*TAKEN_OVER, *COMMITTED, "HEALED"], "HEALED"),
+        ([*TAKEN_OVER, *COMMITTED[:-1], "EPOCH_SKIPPED", "MARKERS_SEEN"], "EPOCH_SKIPPED"),
+        ([*TAKEN_OVER, *COMMITTED, "BEGUN", "EPOCH_SKIPPED"], "EPOCH_SKIPPED"),
     ],
     ids=[
         "begun before markers",
@@ -216,6 +231,8 @@ def test_two_steps_are_exchanged(at: int) -> None:
         "markers not awaited",
         "committed twice",
         "healed too late",
+        "skipped before markers",
+        "skipped too late",
     ],
 )
 def test_what_is_forbidden(steps: list[str], forbidden: str) -> None:

@@ -16,20 +16,21 @@ import pytest
 import semel
 from model.replay import Allowed, Refused, replay
 from semel.sandbox import Sandbox
-from semel.steps import HEALING, OwnerStep, ParticipantStep, Step
+from semel.steps import OwnerStep, ParticipantStep, Step
 from semel.testing.crash import Action, CrashPlan, CrashPoint
 from semel.testing.step_log import Passed
 from tests.support.forked_owners import Nursery
+from tests.support.kafka_version import NOT_PASSED, SKIPS_EPOCHS
 from tests.support.waiting import PATIENCE_S
 from tests.transaction.support.pipeline import FENCED, copy_next, position, write_here
 from tests.transaction.support.pipeline_checks import assert_whole, look, new_job
 
 TAKING_OVER = [OwnerStep.INITIALISED, OwnerStep.CLAIMED, OwnerStep.PROGRESS_READ, OwnerStep.MARKERS_CHECKED]
-OWNER_STEPS = [step for step in OwnerStep if step not in HEALING]
+OWNER_STEPS = [step for step in OwnerStep if step not in NOT_PASSED]
 STEPS: list[Step] = [*OWNER_STEPS, *ParticipantStep]
 
 #: Each transaction of the pipeline has rows.
-ROWS = Allowed(progress_alone=False)
+ROWS = Allowed(progress_alone=False, skips_epochs=(SKIPS_EPOCHS,))
 
 
 def _position(lines: list[Passed], *steps: OwnerStep) -> int:

@@ -27,6 +27,13 @@ def test_an_old_feature_is_refused_with_the_command() -> None:
         broker(markers=2, feature=1).check_shared_transactions()
 
 
-def test_a_broker_that_takes_late_markers_is_refused() -> None:
-    with pytest.raises(Unsupported, match=r"older than 4\.2.*Nothing was written.*Upgrade to Kafka 4\.2"):
-        broker(markers=1, feature=2).check_shared_transactions()
+def test_a_broker_before_4_0_is_refused_for_writing_alone() -> None:
+    with pytest.raises(Unsupported, match=r"reading works on 3\.9 and newer\. Upgrade the brokers to 4\.0"):
+        broker(markers=1, feature=0).check_shared_transactions()
+
+
+@pytest.mark.parametrize(("markers", "late"), [(1, True), (2, False)])
+def test_a_broker_before_4_2_takes_late_markers(markers: int, late: bool) -> None:
+    versions = broker(markers=markers, feature=2)
+    versions.check_shared_transactions()
+    assert versions.takes_late_markers is late
