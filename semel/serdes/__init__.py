@@ -2,6 +2,8 @@
 
 =============  =======================================================================================================
 ``schemas``    Kafka Connect's data model: schemas, structures, and what they are in Arrow
+``registry``   a schema registry: ids of schemas, subjects, and the bytes before a value
+``avro``       Avro as Confluent's converter writes it
 ``serde``      serdes by their names, as streams have them
 ``text``       text and bytes
 ``numbers``    numbers and booleans, the highest byte first

@@ -53,8 +53,8 @@ def write_record(record: SourceRecord, config: ConnectorConfig) -> Written | Non
         made = config.chain.change(made)
     if made is None:
         return None
-    key = config.key.value(made.key.schema, made.key.value, "key")
-    value = config.value.value(made.value.schema, made.value.value, "value")
+    key = config.key.value(made.key.schema, made.key.value, "key", made.topic)
+    value = config.value.value(made.value.schema, made.value.value, "value", made.topic)
     return Written(made.topic, key, value, made.partition, made.timestamp, made.headers)
 
 

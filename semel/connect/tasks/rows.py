@@ -20,6 +20,7 @@ from semel.connect.tasks.dead_letters import dead_letters
 from semel.connect.tasks.records import Written, tables_of, write_record
 from semel.errors import ConfigError
 from semel.records.arrays import array
+from semel.serdes.registry.errors import RegistryUnusable
 
 __all__ = ["Rows", "rows_of"]
 
@@ -132,7 +133,7 @@ def _made(topic: str, table: pa.Table, config: ConnectorConfig) -> list[tuple[st
     if config.chain.divides:
         table = table.append_column(_ROW, array(np.arange(table.num_rows), pa.int64()))
     for there, rows in config.chain.apply(topic, _readable(table)):
-        made.setdefault(there, []).append(_bytes(rows, config))
+        made.setdefault(there, []).append(_bytes(rows, config, there))
     return [(there, _in_order(some)) for there, some in made.items()]
 
 
@@ -174,6 +175,8 @@ class _Tolerant:
         try:
             made = _made(topic, part, self.config)
             refused = self._refused(made)
+        except RegistryUnusable:
+            raise
         except ConfigError as error:
             refused = error
         if refused is None:
@@ -191,6 +194,8 @@ class _Tolerant:
             try:
                 _check_topic(topic, self.config, self.task)
                 written = write_record(record, self.config)
+            except RegistryUnusable:
+                raise
             except ConfigError as error:
                 self.letters.append((topic, [record], error))
             else:
@@ -251,11 +256,10 @@ def _offsets(config: ConnectorConfig, parts: Sequence[Any]) -> dict[str, tuple[P
         ) from None
 
 
-def _bytes(table: pa.Table, config: ConnectorConfig) -> pa.Table:
+def _bytes(table: pa.Table, config: ConnectorConfig, topic: str) -> pa.Table:
     for name, convert in (("key", config.key), ("value", config.value)):
         if name in table.schema.names:
             field = table.schema.field(name)
-            table = table.set_column(
-                table.schema.get_field_index(name), name, convert.column(table.column(name), field)
-            )
+            made = convert.column(table.column(name), field, topic)
+            table = table.set_column(table.schema.get_field_index(name), name, made)
     return table

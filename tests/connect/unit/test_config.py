@@ -176,7 +176,12 @@ def test_what_would_change_the_result_is_refused_at_its_setting(setting: str, va
             "WRONG_VALUE",
             "offset.storage.partitions=0 is not a whole number of at least 1",
         ),
-        ({"value.converter": "io.confluent.connect.avro.AvroConverter"}, "NOT_YET", "is not there yet"),
+        (
+            {"value.converter": "io.confluent.connect.avro.AvroConverter"},
+            "MISSING_OPTION",
+            "schema.registry.url is missing",
+        ),
+        ({"value.converter": "my.shop.CsvConverter"}, "WRONG_VALUE", "is not a known converter"),
         (
             {"value.converter": "JsonConverter", "value.converter.schemas.enable": "no"},
             "WRONG_VALUE",

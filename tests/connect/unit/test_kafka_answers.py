@@ -95,11 +95,11 @@ def test_converters(name: str, asked: dict[str, Any]) -> None:
         answer = None
     elif refused and not taken:
         with pytest.raises(ConfigError):
-            convert.column(table.column(0), table.schema.field(0))
+            convert.column(table.column(0), table.schema.field(0), "t")
         return
     elif refused or (taken and schema == "bytes"):
         return
-    (made,) = convert.column(table.column(0), table.schema.field(0)).to_pylist()
+    (made,) = convert.column(table.column(0), table.schema.field(0), "t").to_pylist()
     assert made == (None if answer is None else base64.b64decode(answer))
 
 
@@ -119,7 +119,7 @@ def test_transforms(asked: dict[str, Any]) -> None:
     convert = json_converter({}, "value.converter")
     made: dict[str, Any] = {"topic": topic, "key": None}
     for name in table.schema.names:
-        (made[name],) = convert.column(table.column(name), table.schema.field(name)).to_pylist()
+        (made[name],) = convert.column(table.column(name), table.schema.field(name), made["topic"]).to_pylist()
     assert made == {
         name: text and (text if name == "topic" else text.encode()) for name, text in asked["answer"].items()
     }
