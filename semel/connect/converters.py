@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from semel.errors import ConfigError
 from semel.serdes.json import write_json
-from semel.serdes.json_value import json_text, json_value, schema_text
+from semel.serdes.json_value import JsonForm, json_text, json_value, schema_text
 from semel.serdes.numbers import NUMBERS as KINDS
 from semel.serdes.schemas import Schema
 from semel.serdes.text import bytes_value, encoded, text_value, write_bytes, write_text
 from semel.serdes.unfit import Mismatch, MixedTypes, NotText, TooWide, Unfit, WrongType
-from semel.settings import Setting, not_yet, read_value, unknown
+from semel.settings import Setting, not_yet, read_settings, unknown
 
 __all__ = ["BYTES", "NUMBERS", "STRING", "WITHOUT_EFFECT", "Converter", "check_plain", "json_converter", "refused"]
 
@@ -71,30 +71,32 @@ def _refuse_unknown(options: Mapping[str, str], known: Collection[str], setting:
         raise unknown(f"{setting}.{name}", [f"{setting}.{one}" for one in known], what="option of this converter")
 
 
+_JSON = {
+    "schemas.enable": Setting(bool, True),
+    "decimal.format": Setting(str, "BASE64", one_of=("BASE64", "NUMERIC")),
+    "replace.null.with.default": Setting(bool, True),
+}
+
+
 def json_converter(options: Mapping[str, str], setting: str) -> Converter:
-    """Return the converter with these options. Raise an error for one that is not there."""
-    if options.get("decimal.format", "BASE64").upper() != "BASE64":
-        raise not_yet(f"{setting}.decimal.format", "Remove it: JsonConverter writes a decimal as Base64.")
-    _refuse_unknown(options, {"schemas.enable", "decimal.format"}, setting)
-    with_schema = read_value(f"{setting}.schemas.enable", options.get("schemas.enable", "true"), Setting(bool))
-    return Converter(
-        "JsonConverter",
-        "JSON",
-        lambda column, field, _: write_json(column, field, with_schema=with_schema),
-        _enveloped if with_schema else _payload,
-    )
+    """Return the converter with these options. Raise an error for one that is wrong."""
+    _refuse_unknown(options, _JSON, setting)
+    values = read_settings(_JSON, options, prefix=f"{setting}.")
+    form = JsonForm(numeric=values["decimal.format"] == "NUMERIC", defaults=values["replace.null.with.default"])
+    with_schema = values["schemas.enable"]
 
+    def column(values: Any, field: pa.Field, _: str) -> Any:
+        return write_json(values, field, with_schema=with_schema, form=form)
 
-def _enveloped(schema: Schema | None, value: Any, _: str) -> bytes | None:
-    if schema is None:
-        return None if value is None else encoded(f'{{"schema":null,"payload":{json_text(value)}}}')
-    return encoded(f'{{"schema":{schema_text(schema)},"payload":{json_value(schema, value)}}}')
+    def value(schema: Schema | None, one: Any, _: str) -> bytes | None:
+        if one is None and schema is None:
+            return None
+        text = json_text(one) if schema is None else json_value(schema, one, form)
+        if with_schema:
+            text = f'{{"schema":{"null" if schema is None else schema_text(schema, form)},"payload":{text}}}'
+        return encoded(text)
 
-
-def _payload(schema: Schema | None, value: Any, _: str) -> bytes | None:
-    if schema is None:
-        return None if value is None else encoded(json_text(value))
-    return encoded(json_value(schema, value))
+    return Converter("JsonConverter", "JSON", column, value)
 
 
 def refused(error: Unfit, part: str, converter: str, form: str) -> ConfigError:

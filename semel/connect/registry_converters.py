@@ -19,6 +19,8 @@ from semel.serdes.avro.options import AvroOptions
 from semel.serdes.avro.reader import rewritten
 from semel.serdes.avro.writer import AvroWriter
 from semel.serdes.columns import whole
+from semel.serdes.json_schema.schema import JsonSchemaOptions
+from semel.serdes.json_schema.writer import JsonSchemaWriter
 from semel.serdes.registry.client import Registry, SchemaText
 from semel.serdes.registry.framing import header
 from semel.serdes.registry.settings import RegistrySettings, read_registry
@@ -65,10 +67,21 @@ def _rewritten(data: bytes, writer: AvroWriter, wanted: str, named: tuple[str, .
     return rewritten(data, writer.spaced, wanted, named)
 
 
+def _as_it_is(data: bytes, _writer: object, _wanted: str, _named: tuple[str, ...]) -> bytes:
+    """Return a value as it is: JSON does not depend on its schema."""
+    return data
+
+
 _AVRO = Format("AvroConverter", "Avro", "AVRO", AvroOptions, AvroWriter, _rewritten)
+_JSON_SCHEMA = Format("JsonSchemaConverter", "JSON Schema", "JSON", JsonSchemaOptions, JsonSchemaWriter, _as_it_is)
 #: By Confluent's names, whole and short.
 REGISTRY_CONVERTERS: Mapping[str, Format] = MappingProxyType(
-    dict.fromkeys(("AvroConverter", "Avro", "io.confluent.connect.avro.AvroConverter"), _AVRO)
+    {
+        **dict.fromkeys(("AvroConverter", "Avro", "io.confluent.connect.avro.AvroConverter"), _AVRO),
+        **dict.fromkeys(
+            ("JsonSchemaConverter", "JsonSchema", "io.confluent.connect.json.JsonSchemaConverter"), _JSON_SCHEMA
+        ),
+    }
 )
 
 
