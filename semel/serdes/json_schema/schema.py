@@ -42,7 +42,9 @@ class JsonSchemaOptions:
 
 def json_schema(schema: Schema | None, options: JsonSchemaOptions) -> Any:
     """Return the JSON Schema. Raise :class:`Mismatch` for a schema that it cannot say."""
-    return {} if schema is None else _schema(schema, options, None)
+    if schema is None:
+        raise Mismatch("has no schema, and JsonSchemaConverter registers one")
+    return _schema(schema, options, None)
 
 
 def _schema(schema: Schema, options: JsonSchemaOptions, index: int | None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from semel.serdes.json import write_json
 from semel.serdes.json_schema.schema import JsonSchemaOptions, json_schema
-from semel.serdes.json_value import json_text, json_value
+from semel.serdes.json_value import json_value
 from semel.serdes.schemas.schema import Schema
 from semel.serdes.text import encoded
 
@@ -20,16 +20,15 @@ class JsonSchemaWriter:
     """Writes values of one schema. ``text`` is the JSON Schema."""
 
     def __init__(self, schema: Schema | None, options: JsonSchemaOptions) -> None:
-        self._schema, self._form = schema, options.form
         self.text = json.dumps(json_schema(schema, options), ensure_ascii=False, separators=(",", ":"))
+        assert schema is not None
+        self._schema, self._form = schema, options.form
         #: The title of the schema.
-        self.name = "" if schema is None else schema.name or ""
+        self.name = schema.name or ""
 
     def value(self, value: Any) -> bytes | None:
         """Return the bytes of a checked value; None for a null."""
-        if value is None:
-            return None
-        return encoded(json_text(value) if self._schema is None else json_value(self._schema, value, self._form))
+        return None if value is None else encoded(json_value(self._schema, value, self._form))
 
     def column(self, column: Any, field: pa.Field) -> Any:
         """Return the bytes of each value of a column."""
