@@ -15,7 +15,7 @@ far it got, in one Kafka transaction.
 ``tasks``                the side on the executor: from a poll to a transaction
 ``columns``              columns of Arrow from a database's values, each as if it stood alone
 ``converters``           values to bytes, by the data model of ``semel.serdes.schemas``
-``registry_converters``  converters that register schemas: Avro
+``registry_converters``  converters that register schemas: Avro, JSON Schema, Protobuf
 ``transforms``           records changed, routed or left out on their way
 ``connectors``           the connectors that semel brings
 =======================  ===============================================================================================

@@ -112,7 +112,7 @@ def converter(name: str, setting: str, options: Mapping[str, str]) -> Converter:
         return _CONVERTERS[name]
     if name in REGISTRY_CONVERTERS:
         return registry_converter(name, options, setting)
-    if name.startswith((*_JAVA, "JsonSchema", "Protobuf")):
+    if name.startswith(_JAVA):
         raise not_yet(f"{setting}={name}", _USE)
     hint = nearest(name, [*_CONVERTERS, *_JSON, *REGISTRY_CONVERTERS]) or "."
     raise ConfigError(

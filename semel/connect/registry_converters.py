@@ -21,6 +21,8 @@ from semel.serdes.avro.writer import AvroWriter
 from semel.serdes.columns import whole
 from semel.serdes.json_schema.schema import JsonSchemaOptions
 from semel.serdes.json_schema.writer import JsonSchemaWriter
+from semel.serdes.protobuf.schema import ProtobufOptions
+from semel.serdes.protobuf.writer import ProtobufWriter
 from semel.serdes.registry.client import Registry, SchemaText
 from semel.serdes.registry.framing import header
 from semel.serdes.registry.settings import RegistrySettings, read_registry
@@ -74,12 +76,22 @@ def _as_it_is(data: bytes, _writer: object, _wanted: str, _named: tuple[str, ...
 
 _AVRO = Format("AvroConverter", "Avro", "AVRO", AvroOptions, AvroWriter, _rewritten)
 _JSON_SCHEMA = Format("JsonSchemaConverter", "JSON Schema", "JSON", JsonSchemaOptions, JsonSchemaWriter, _as_it_is)
+
+
+def _refused(_data: bytes, _writer: object, _wanted: str, _named: tuple[str, ...]) -> bytes:
+    raise Mismatch("has another schema than the registered one, and ProtobufConverter writes its own here")
+
+
+_PROTOBUF = Format("ProtobufConverter", "Protobuf", "PROTOBUF", ProtobufOptions, ProtobufWriter, _refused)
 #: By Confluent's names, whole and short.
 REGISTRY_CONVERTERS: Mapping[str, Format] = MappingProxyType(
     {
         **dict.fromkeys(("AvroConverter", "Avro", "io.confluent.connect.avro.AvroConverter"), _AVRO),
         **dict.fromkeys(
             ("JsonSchemaConverter", "JsonSchema", "io.confluent.connect.json.JsonSchemaConverter"), _JSON_SCHEMA
+        ),
+        **dict.fromkeys(
+            ("ProtobufConverter", "Protobuf", "io.confluent.connect.protobuf.ProtobufConverter"), _PROTOBUF
         ),
     }
 )

@@ -1,7 +1,7 @@
 """The JSON Schema for a schema of Kafka Connect, as Confluent's ``JsonSchemaData`` makes it.
 
-A type that JSON lacks is in ``connect.type``; a field's place in ``connect.index``. Optional is a choice of null and the
-type.
+A type that JSON lacks is in ``connect.type``; a field's place in ``connect.index``. Optional is a choice of null and
+the type.
 """
 
 from __future__ import annotations

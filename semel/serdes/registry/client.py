@@ -85,6 +85,11 @@ class Registry:
             found = self._client.get_latest_version(subject)
         return Registered(found.schema_id, _text(found.schema))
 
+    def version(self, subject: str) -> int:
+        """Return the newest version of a subject."""
+        with self._asking(f"read the newest schema of subject {subject!r}"):
+            return int(self._client.get_latest_version(subject).version)
+
     def text(self, number: int) -> SchemaText:
         """Return the schema with an id."""
         found = self._texts.get(number)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from importlib import resources
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from grpc_tools import protoc
 
 from semel.connect import Schema, SourceBatch, arrow_field
 from semel.connect.tasks.rows import rows_of
@@ -19,6 +24,7 @@ from semel.errors import ConfigError
 from tests.connect.broker.test_registry_converters import config, record, values
 from tests.support.registry import Registry
 
+PROTOBUF = "io.confluent.connect.protobuf.ProtobufConverter"
 JSON_SCHEMA = "io.confluent.connect.json.JsonSchemaConverter"
 ITEM = Schema.struct({"name": Schema.string(), "count": Schema.int32(optional=True)}, name="shop.Item")
 ORDER = Schema.struct(
@@ -98,3 +104,63 @@ def test_decimals_as_numbers_of_json_schema(registry: Registry, topic: str) -> N
     assert value[5:] == b'{"a":1.50}'
     (text,) = registry.schemas(f"{topic}-value")
     assert '"type":"number"' in text.replace(" ", "")
+
+
+def message_class(text: str, name: str, folder: Path) -> Any:
+    """The message of a ``.proto`` file as Protobuf's own compiler has it."""
+    (folder / "value.proto").write_text(text)
+    package = Path(str(resources.files("grpc_tools")))
+    protos = Path(__file__).parents[1] / "support/protos"
+    paths = (folder, protos, package / "_proto", package.parent)
+    made = folder / "made"
+    argv = ["", *(f"-I{path}" for path in paths), "--include_imports", f"--descriptor_set_out={made}"]
+    assert protoc.main([*argv, str(folder / "value.proto")]) == 0
+    files = descriptor_pb2.FileDescriptorSet.FromString(made.read_bytes())
+    return message_factory.GetMessages(files.file, pool=descriptor_pool.DescriptorPool())[name]
+
+
+@pytest.mark.parametrize("how", ["plain", "optional", "wrapped"])
+def test_protobuf_is_read_by_confluents_own(registry: Registry, topic: str, tmp_path: Path, how: str) -> None:
+    options = (
+        {} if how == "plain" else {"wrapper_for_nullables" if how == "wrapped" else "optional_for_nullables": "true"}
+    )
+    made = config(registry.url, PROTOBUF, **options)
+    rows = [ROW, {**ROW, "note": None, "exact": None, "items": [], "tags": []}]
+    alone = values(rows_of([record(topic, row, ORDER) for row in rows], made, 0))
+    assert values(rows_of(batch(topic, ORDER, rows), made, 0)) == alone
+    (text,) = registry.schemas(f"{topic}-value")
+    read = ProtobufDeserializer(message_class(text, "shop.Order", tmp_path), {"use.deprecated.format": False})
+    for row, one in zip(rows, alone, strict=True):
+        found = read(one, SerializationContext(topic, MessageField.VALUE))
+        for name in ("id", "small", "ratio", "paid", "raw"):
+            assert getattr(found, name) == row[name]
+        for name in ("note", "exact"):
+            if how == "plain":
+                assert getattr(found, name) == (row[name] or type(ROW[name])())
+            else:
+                assert found.HasField(name) is (row[name] is not None)
+                value = getattr(found, name)
+                assert row[name] is None or (value.value if how == "wrapped" else value) == row[name]
+        assert list(found.tags) == row["tags"]
+        assert (int.from_bytes(found.price.value, signed=True), found.price.scale) == (-150, 2)
+        assert found.at.ToDatetime(UTC) == row["at"]
+        assert (found.day.year, found.day.month, found.day.day) == (1969, 12, 31)
+        assert (found.hour.hours, found.hour.minutes, found.hour.seconds) == (1, 2, 3)
+        assert (found.first.name, [item.name for item in found.items]) == (
+            "nail",
+            [one["name"] for one in row["items"]],
+        )
+        assert (dict(found.stock), dict(found.numbered)) == (row["stock"], row["numbered"])
+
+
+def test_what_protobuf_does_not_hold(registry: Registry, topic: str) -> None:
+    made = config(registry.url, PROTOBUF)
+    for value, schema, said in (
+        ("line", Schema.string(), "HoistField makes one"),
+        ({"a": 1}, None, "has no schema"),
+        ({"a": [[1]]}, Schema.struct({"a": Schema.array(Schema.array(Schema.int32()))}), "a list of lists"),
+        ({"a": [None]}, Schema.struct({"a": Schema.array(Schema.int32(optional=True))}), "has a null"),
+        ({"a b": 1}, Schema.struct({"a b": Schema.int32()}), "which Protobuf does not take"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            rows_of([record(topic, value, schema)], made, 0)
