@@ -170,10 +170,13 @@ class _ProtobufSerde(_Serde):
         return number + written_path(_path(self.message.DESCRIPTOR)) + bytes(value.SerializeToString())
 
 
+@lru_cache(256)
 def _path(message: Any) -> tuple[int, ...]:
     """Return the place of a message in its file, and in the messages around it."""
     around = message.containing_type
-    return (message.index,) if around is None else (*_path(around), message.index)
+    beside = message.file.message_types_by_name.values() if around is None else around.nested_types
+    place = [one.full_name for one in beside].index(message.full_name)
+    return (place,) if around is None else (*_path(around), place)
 
 
 @lru_cache(256)
