@@ -110,7 +110,7 @@ def milliseconds(value: datetime | time) -> int:
 def unscaled(value: Decimal) -> bytes:
     """Return the digits of a decimal as a whole number in bytes, as short as Java has it."""
     sign, digits, _ = value.as_tuple()
-    number = int("".join(map(str, digits))) * (-1 if sign else 1)
+    number = int(Decimal((sign, digits, 0)))
     return number.to_bytes((number if number >= 0 else ~number).bit_length() // 8 + 1, signed=True)
 
 

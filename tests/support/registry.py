@@ -47,12 +47,12 @@ class Registry:
         return [self.ask("GET", f"/subjects/{subject}/versions/{one}")["schema"] for one in versions]
 
 
-def read_avro(servers: str, topic: str, url: str) -> list[Any]:
-    """Return the committed values of a topic's first partition, as Confluent's own client reads them."""
+def read_avro(servers: str, topic: str, url: str, index: int = 0) -> list[Any]:
+    """Return the committed values of a topic's partition, as Confluent's own client reads them."""
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "none", "auto.offset.reset": "earliest"})
     deserialize = AvroDeserializer(SchemaRegistryClient({"url": url}))
     context = SerializationContext(topic, MessageField.VALUE)
-    partition, values = TopicPartition(topic, 0, 0), list[Any]()
+    partition, values = TopicPartition(topic, index, 0), list[Any]()
     try:
         _, end = consumer.get_watermark_offsets(partition, 30)
         consumer.assign([partition])

@@ -103,7 +103,10 @@ def _written(record: SourceRecord, config: ConnectorConfig, task: int) -> Writte
 
 def _located(error: ConfigError, source: SourceBatch | SourceRecord, config: ConnectorConfig, task: int) -> ConfigError:
     """Return the error with its task, and the source partition and offset of what failed."""
-    where = f"source partition {source.partition!r:.200}, offset {source.offset!r:.200}"
+    try:
+        where = f"source partition {source.partition!r:.200}, offset {source.offset!r:.200}"
+    except (ValueError, RecursionError):
+        where = "a source partition or offset that is too large to be shown"
     return ConfigError(f"task {config.name}-{task}, {where}: {error.message}", tag=error.tag)
 
 

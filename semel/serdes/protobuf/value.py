@@ -129,9 +129,10 @@ def _known_writer(schema: Schema) -> Fill:
 
 
 def _decimal(target: Any, value: Decimal) -> None:
-    _, digits, exponent = value.as_tuple()
+    exponent = value.as_tuple().exponent
     assert isinstance(exponent, int)
-    target.value, target.precision, target.scale = unscaled(value), len(str(int("".join(map(str, digits))))), -exponent
+    target.value, target.scale = unscaled(value), -exponent
+    target.precision = value.adjusted() - exponent + 1 if value else 1
 
 
 def _date(target: Any, value: date) -> None:
