@@ -131,7 +131,7 @@ def _whole(schema: Schema, value: Any) -> int:
     return int(value)
 
 
-def _shown(value: float) -> str:
+def _shown(value: Any) -> str:
     """Return a number for a message. Python does not write whole numbers of thousands of digits."""
     large = isinstance(value, int) and value.bit_length() > 128
     return f"a whole number of {value.bit_length()} bits" if large else f"{value!s:.40}"
