@@ -6,6 +6,8 @@ asked once for each topic and schema.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -15,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semel.connect.converters import Converter
+from semel.errors import ConfigError
 from semel.serdes.avro.options import AvroOptions
 from semel.serdes.avro.reader import rewritten
 from semel.serdes.avro.writer import AvroWriter
@@ -36,6 +39,7 @@ __all__ = ["REGISTRY_CONVERTERS", "registry_converter"]
 _NOTHING = "Nothing of this poll is visible."
 #: How many schemas are kept for each converter.
 _KEPT = 1000
+_REFUSED_S = 10.0
 
 
 class SchemaWriter(Protocol):
@@ -123,7 +127,9 @@ class _Parts:
         self._format, self._options, self._is_key = made, options, is_key
         self._strategy = settings.key_strategy if is_key else settings.value_strategy
         self._registry = Registry(settings, _NOTHING)
-        self._parts: dict[tuple[str, Schema | None], _Part] = {}
+        #: What has the newest schema of its subject is asked for again after this time.
+        self._newest_s = settings.latest_ttl_s if settings.use_latest and settings.latest_ttl_s >= 0 else math.inf
+        self._parts: dict[tuple[str, Schema | None], tuple[_Part | ConfigError, float]] = {}
 
     def value(self, schema: Schema | None, value: Any, topic: str) -> bytes | None:
         """Return the bytes of a checked value."""
@@ -149,11 +155,19 @@ class _Parts:
         )
 
     def _part(self, topic: str, schema: Schema | None) -> _Part:
-        found = self._parts.get((topic, schema))
-        if found is None:
+        """Return what writes a schema. A refusal is remembered for a while: many records may have the schema."""
+        found, until = self._parts.get((topic, schema), (None, 0.0))
+        if found is None or time.monotonic() >= until:
             if len(self._parts) >= _KEPT:
                 self._parts.clear()
-            found = self._parts[topic, schema] = self._registered(topic, schema)
+            lasts = self._newest_s
+            try:
+                found = self._registered(topic, schema)
+            except ConfigError as refused:
+                found, lasts = refused, _REFUSED_S
+            self._parts[topic, schema] = found, time.monotonic() + lasts
+        if isinstance(found, ConfigError):
+            raise type(found)(found.message, tag=found.tag)
         return found
 
     def _registered(self, topic: str, schema: Schema | None) -> _Part:

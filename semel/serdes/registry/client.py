@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from semel.extras import needs_extras
-from semel.serdes.registry.errors import translated
+from semel.serdes.registry.errors import RegistryUnusable, translated
 from semel.serdes.registry.settings import RegistrySettings
 from semel.settings import NOTHING
 
@@ -57,7 +57,13 @@ class Registry:
 
     @cached_property
     def _client(self) -> Any:
-        return self._module.SchemaRegistryClient(self.settings.client())
+        try:
+            return self._module.SchemaRegistryClient(self.settings.client())
+        except (ValueError, TypeError, OSError) as error:  # two logins, or a file that is no certificate
+            raise RegistryUnusable(
+                f"the settings of the registry cannot be used: {error!s:.300}. {self._nothing} Correct them.",
+                tag="WRONG_VALUE",
+            ) from None
 
     def _asking(self, asked: str) -> Any:
         return translated(asked, self.settings.url, self._nothing)

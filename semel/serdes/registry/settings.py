@@ -17,7 +17,8 @@ __all__ = ["WITHOUT_EFFECT", "RegistrySettings", "read_registry"]
 
 #: Confluent's, which change no record: of caches, of rules' metrics, of a JVM.
 WITHOUT_EFFECT = Names(
-    """key.schema.id.deserializer latest.cache.size latest.cache.ttl max.schemas.per.subject
+    """key.schema.id.deserializer latest.cache.size max.schemas.per.subject
+    missing.cache.size missing.id.cache.ttl.sec missing.schema.cache.ttl.sec missing.version.cache.ttl.sec
     plugin.version rule.metrics.enable rule.service.loader.enable schema.registry.url.randomize schemas.cache.config
     schemas.cache.size specific.avro.reader avro.reflection.allow.null avro.use.logical.type.converters
     validation.rules.fail.fast value.schema.id.deserializer"""
@@ -41,6 +42,7 @@ class RegistrySettings:
     auto_register: bool = setting(bool, True, name="auto.register.schemas")
     use_latest: bool = setting(bool, False, name="use.latest.version")
     latest_strict: bool = setting(bool, True, name="latest.compatibility.strict")
+    latest_ttl_s: int = setting(int, -1, 0, also=-1, name="latest.cache.ttl.sec")
     use_id: int = setting(int, -1, 0, also=-1, name="use.schema.id")
     id_strict: bool = setting(bool, True, name="id.compatibility.strict")
     normalize: bool = setting(bool, False, name="normalize.schemas")
@@ -72,6 +74,7 @@ class RegistrySettings:
             "max.retries": self.retries,
             "retries.wait.ms": self.retry_wait_ms,
             "retries.max.wait.ms": self.longest_wait_ms,
+            "cache.latest.ttl.sec": None if self.latest_ttl_s < 0 else self.latest_ttl_s,
             "ssl.ca.location": self.trusted or None,
             "ssl.certificate.location": self.own or None,
             "ssl.key.location": self.own or None,

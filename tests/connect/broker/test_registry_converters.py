@@ -124,7 +124,7 @@ def test_a_registry_that_is_away_is_asked_again(topic: str) -> None:
 @pytest.fixture
 def guarded(registry: Registry) -> Iterator[str]:
     """The registry behind a login: alice, with the password secret."""
-    with asking_proxy(registry.url, "alice:secret") as url:
+    with asking_proxy(registry.url, "alice:secret") as (url, _):
         yield url
 
 
@@ -157,6 +157,43 @@ def test_a_login_by_its_setting_and_in_the_address(guarded: str, registry: Regis
     in_address = config(guarded.replace("://", "://alice:secret@"))
     for made in (by_setting, in_address):
         assert read(registry, topic, values(rows_of([record(topic, ROWS[0])], made, 0))) == [ROWS[0]]
+
+
+def test_many_records_of_a_refused_schema_ask_once(registry: Registry, topic: str) -> None:
+    rows_of([record(topic, ROWS[0])], config(registry.url), 0)
+    registry.ask("PUT", f"/config/{topic}-value", {"compatibility": "BACKWARD"})
+    field = arrow_field("value", Schema.struct({"name": Schema.string()}, name="shop.Order"))
+    table = pa.table([pa.array([{"name": str(i)} for i in range(64)], field.type)], schema=pa.schema([field]))
+    with asking_proxy(registry.url, "alice:secret") as (url, asked):
+        options = {
+            "errors.tolerance": "all",
+            "errors.deadletterqueue.topic.name": "dead",
+            "value.converter": AVRO,
+            "value.converter.schema.registry.url": url.replace("://", "://alice:secret@"),
+        }
+        made = ConnectorConfig.parse(LINES | options, WorkerConfig.parse(WORKER))
+        rows = rows_of(SourceBatch(topic, table, {"p": 1}, {"n": 1}), made, 0)
+    assert rows is not None
+    assert (rows.left_out, [(name, one.num_rows) for name, one in rows.tables]) == (64, [("dead", 64)])
+    assert len(asked) == 1
+
+
+def test_a_key_has_its_own_subject(registry: Registry, topic: str) -> None:
+    options = {"key.converter": AVRO, "key.converter.schema.registry.url": registry.url}
+    made = ConnectorConfig.parse(LINES | options, WorkerConfig.parse(WORKER))
+    keyed = SourceRecord(topic, "x", {"p": 1}, {"n": 1}, key=5, key_schema=Schema.int32())
+    rows = rows_of([keyed], made, 0)
+    assert rows is not None
+    ((_, table),) = rows.tables
+    assert read(registry, topic, table["key"].to_pylist()) == [5]
+    assert (registry.schemas(f"{topic}-key"), registry.schemas(f"{topic}-value")) == (['"int"'], [])
+
+
+def test_two_logins_are_a_sentence(topic: str) -> None:
+    options = {"basic_auth_credentials_source": "USER_INFO", "basic_auth_user_info": "a:b"}
+    made = config("http://a:b@127.0.0.1:9", **options)
+    with pytest.raises(ConfigError, match="settings of the registry cannot be used"):
+        rows_of([record(topic, ROWS[0])], made, 0)
 
 
 def test_schemas_that_may_not_be_registered(registry: Registry, topic: str) -> None:

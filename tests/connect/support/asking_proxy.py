@@ -12,12 +12,16 @@ from urllib.request import Request, urlopen
 
 
 @contextmanager
-def asking_proxy(url: str, login: str) -> Iterator[str]:
-    """Serve what ``url`` serves to those who log in as ``name:password``; its address is returned."""
+def asking_proxy(url: str, login: str) -> Iterator[tuple[str, list[str]]]:
+    """Serve what ``url`` serves to those who log in as ``name:password``; its address, and the paths that were asked
+    for, are returned.
+    """
+    asked: list[str] = []
     wanted = f"Basic {base64.b64encode(login.encode()).decode()}"
 
     class Handler(BaseHTTPRequestHandler):
         def _serve(self) -> None:
+            asked.append(self.path)
             length = int(self.headers.get("Content-Length") or 0)
             body = self.rfile.read(length) if length else None
             if self.headers.get("Authorization") != wanted:
@@ -48,7 +52,7 @@ def asking_proxy(url: str, login: str) -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield f"http://127.0.0.1:{server.server_port}", asked
     finally:
         server.shutdown()
         server.server_close()
