@@ -85,9 +85,28 @@ def _names() -> Iterator[dict[str, Any]]:
         for name, (kind, default) in defaults.items():
             field = {**kind, "optional": optional, "default": default}
             yield {"schema": _struct("shop.Row", {name: field}), "payload": {name: None if optional else default}}
+    yield from _choices(inner)
     for parameters in ({"connect.decimal.precision": "9", "scale": "2"}, {"scale": "70"}):
         decimal = {"type": "bytes", "name": f"{_DATA}Decimal", "version": 1, "parameters": parameters}
         yield {"schema": {**decimal, "optional": False}, "payload": "AJY="}
+
+
+def _choices(item: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """A struct that is a choice, alone and in a field; bytes of a fixed size."""
+    parts: dict[str, Any] = {"int": {"type": "int32"}, "string": {"type": "string"}, "Item": item}
+    choice = _struct(
+        "io.confluent.connect.avro.Union", {name: {**kind, "optional": True} for name, kind in parts.items()}
+    )
+    for name, value in (("int", 5), ("string", "x"), ("Item", {"n": 7})):
+        payload = dict.fromkeys(parts) | {name: value}
+        yield {"schema": choice, "payload": payload}
+        row = _struct("shop.Row", {"a": choice, "b": {**choice, "optional": True}})
+        yield {"schema": row, "payload": {"a": payload, "b": None}}
+        yield {"schema": row, "payload": {"a": payload, "b": payload}}
+    fixed = {"type": "bytes", "name": "shop.Hash", "parameters": {"connect.fixed.size": "3"}}
+    for optional in (False, True):
+        row = _struct("shop.Row", {"a": {**fixed, "optional": optional}})
+        yield {"schema": row, "payload": {"a": "AQID"}}
 
 
 def main() -> None:
