@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,16 +14,22 @@ import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from pyspark.sql import SparkSession
 
 from semel.connect import Schema, SourceBatch, SourceRecord, arrow_field
 from semel.connect.settings.connector_config import ConnectorConfig
 from semel.connect.settings.worker_config import WorkerConfig
 from semel.connect.tasks.rows import Rows, rows_of
 from semel.errors import ConfigError, Retriable
+from semel.processes.supervisor import State
+from semel.sandbox import Sandbox
+from semel.sandbox.ports import Ports
 from semel.serdes.registry.errors import RegistryUnusable
 from tests.connect.support.asking_proxy import asking_proxy
+from tests.connect.support.place import Place
 from tests.connect.unit.test_config import LINES, WORKER
-from tests.support.registry import Registry
+from tests.support.registry import Registry, read_avro
+from tests.support.waiting import wait_for
 
 AVRO = "io.confluent.connect.avro.AvroConverter"
 ORDER = Schema.struct(
@@ -265,3 +272,22 @@ def test_options_are_checked_before_anything_runs(options: Mapping[str, str], sa
             LINES | {"value.converter": AVRO} | {f"value.converter.{name}": one for name, one in given.items()},
             WorkerConfig.parse(WORKER),
         )
+
+
+def test_a_worker_waits_for_its_registry(
+    spark: SparkSession, kafka: Sandbox, registry: Registry, tmp_path: Path
+) -> None:
+    """The task starts again until the registry is there. Then each record is there once."""
+    place, ports = Place(spark, kafka.bootstrap_servers, tmp_path), Ports(1)
+    url = f"http://alice:secret@127.0.0.1:{ports.numbers[0]}"
+    options = {"schema.registry.url": url, "max.retries": "0"}
+    more = {"value.converter": AVRO} | {f"value.converter.{name}": one for name, one in options.items()}
+    with place.running(place.numbers(30, **more)) as running:
+        task = f"{place.name}-0"
+        wait_for(lambda: task in running.states and "REGISTRY_AWAY" in str(running.states[task]), "that it is away")
+        assert running.states[task].state is not State.FAILED
+        with asking_proxy(registry.url, "alice:secret", ports.numbers[0]):
+            place.wait_arrived(30)
+    ports.release()
+    found = [one for index in range(3) for one in read_avro(place.servers, place.topic, registry.url, index)]
+    assert sorted(one["string"] for one in found) == sorted(map(str, range(30)))

@@ -12,7 +12,7 @@ from urllib.request import Request, urlopen
 
 
 @contextmanager
-def asking_proxy(url: str, login: str) -> Iterator[tuple[str, list[str]]]:
+def asking_proxy(url: str, login: str, port: int = 0) -> Iterator[tuple[str, list[str]]]:
     """Serve what ``url`` serves to those who log in as ``name:password``; its address, and the paths that were asked
     for, are returned.
     """
@@ -49,7 +49,7 @@ def asking_proxy(url: str, login: str) -> Iterator[tuple[str, list[str]]]:
         def log_message(self, *_: object) -> None:
             """Say nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}", asked
