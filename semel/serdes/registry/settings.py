@@ -15,22 +15,26 @@ from semel.settings.unused import Names
 
 __all__ = ["WITHOUT_EFFECT", "RegistrySettings", "read_registry"]
 
-#: Confluent's, which change no record: of caches, of rules' metrics, of a JVM.
+#: Confluent's, which change no record that is written: of caches, of reading, of rules' metrics, of a JVM.
 WITHOUT_EFFECT = Names(
-    """key.schema.id.deserializer latest.cache.size max.schemas.per.subject
-    missing.cache.size missing.id.cache.ttl.sec missing.schema.cache.ttl.sec missing.version.cache.ttl.sec
-    plugin.version rule.metrics.enable rule.service.loader.enable schema.registry.url.randomize schemas.cache.config
-    schemas.cache.size specific.avro.reader avro.reflection.allow.null avro.use.logical.type.converters
-    validation.rules.fail.fast value.schema.id.deserializer"""
+    """avro.reflection.allow.null avro.remove.java.properties avro.use.logical.type.converters derive.type
+    flatten.singleton.unions flatten.unions generate.index.for.unions generate.struct.for.nulls ignore.modern.dialects
+    int.for.enums json. key.schema.id.deserializer latest.cache.size max.schemas.per.subject missing.cache.size
+    missing.id.cache.ttl.sec missing.schema.cache.ttl.sec missing.version.cache.ttl.sec optional.for.proto2
+    plugin.version reference.subject.name.strategy rule.metrics.enable rule.service.loader.enable
+    schema.registry.url.randomize schemas.cache.config schemas.cache.size schemas.enable skip.known.types specific.
+    use.optional.for.nonrequired validation.rules.fail.fast value.schema.id.deserializer wrapper.for.raw.primitives"""
 )
 #: Confluent's that would change records, or who may ask, and are not there.
 _LATER = Names(
     """bearer.auth.issuer.endpoint.url bearer.auth.client.id bearer.auth.client.secret bearer.auth.scope
-    bearer.auth.custom.provider.class context.name.strategy execution.environment
-    key.schema.id.serializer propagate.schema.tags proxy.host
-    rule.actions rule.executors schema.backup.enabled schema.format use.latest.with.metadata use.schema.guid
-    validation.rules.execution value.schema.id.serializer"""
+    bearer.auth.custom.provider.class context.name.strategy enhanced.protobuf.schema.support execution.environment
+    generalized.sum.type.support json.fail.invalid.schema key.schema.id.serializer preserve.additional.properties
+    propagate.schema.tags proxy.host rule.actions rule.executors schema.backup.enabled schema.format
+    use.latest.with.metadata use.schema.guid validation.rules.execution value.schema.id.serializer"""
 )
+#: Their values that change nothing.
+_OFF = ("", "false", "disabled")
 _STORES = ("PEM", "JKS", "PKCS12")
 
 
@@ -102,9 +106,9 @@ def read_registry(
     """
     table = table_of(RegistrySettings)
     for name in sorted(options.keys() - table.keys() - set(others)):
-        if name in _LATER:
+        if name in _LATER and options[name].strip().lower() not in _OFF:
             raise not_yet(f"{prefix}{name}", "Remove it.", nothing)
-        if name not in WITHOUT_EFFECT:
+        if name not in _LATER and name not in WITHOUT_EFFECT:
             names = [f"{prefix}{one}" for one in (*table, *others)]
             raise unknown(f"{prefix}{name}", names, nothing, what="option of this converter")
     values = read_fields(RegistrySettings, options, nothing, prefix)

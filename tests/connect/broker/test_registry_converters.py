@@ -263,6 +263,7 @@ def test_subjects(registry: Registry, topic: str, strategy: str, subject: str) -
         ({"value.subject.name.strategy": "my.Strategy"}, "not there yet"),
         ({"basic.auth.credentials.source": "USER_INFO"}, "a name and a password"),
         ({"use.latest.with.metadata": "a=b"}, "not there yet"),
+        ({"generalized.sum.type.support": "true"}, "not there yet"),
     ],
 )
 def test_options_are_checked_before_anything_runs(options: Mapping[str, str], said: str) -> None:
@@ -272,6 +273,12 @@ def test_options_are_checked_before_anything_runs(options: Mapping[str, str], sa
             LINES | {"value.converter": AVRO} | {f"value.converter.{name}": one for name, one in given.items()},
             WorkerConfig.parse(WORKER),
         )
+
+
+def test_options_that_change_nothing_are_taken(registry: Registry, topic: str) -> None:
+    more = {"schemas_enable": "true", "schemas_cache_config": "10", "generalized_sum_type_support": "false"}
+    made = config(registry.url, **more)
+    assert read(registry, topic, values(rows_of([record(topic, ROWS[0])], made, 0))) == [ROWS[0]]
 
 
 def test_a_worker_waits_for_its_registry(
