@@ -15,8 +15,8 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerialize
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
-from google.protobuf import struct_pb2, timestamp_pb2
-from google.protobuf.descriptor_pb2 import DescriptorProto
+from google.protobuf import descriptor_pool, message_factory, struct_pb2, timestamp_pb2
+from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
 
 from semel.errors import ConfigError, Retriable
 from semel.streams import App, avro, json_schema, own, protobuf
@@ -91,6 +91,22 @@ def test_protobuf_beside_confluents_own(registry: Registry, topic: str, message:
         )
     with pytest.raises(TypeError):
         serde.write({"a": 1})
+
+
+def test_a_message_that_imports_another_file(registry: Registry, topic: str) -> None:
+    item = FileDescriptorProto(name=f"{topic}/item.proto", package="shop", syntax="proto3")
+    item.message_type.add(name="Item").field.add(name="n", number=1, type=5, label=1)
+    order = FileDescriptorProto(name=f"{topic}/order.proto", package="shop", syntax="proto3", dependency=[item.name])
+    order.message_type.add(name="Order").field.add(name="item", number=1, type=11, type_name=".shop.Item", label=1)
+    message = message_factory.GetMessages([item, order], pool=descriptor_pool.DescriptorPool())["shop.Order"]
+    value = message()
+    value.item.n = 5
+    serde = protobuf(registry.url, message, f"{topic}-value")
+    ours = serde.write(value)
+    client, options = SchemaRegistryClient({"url": registry.url}), {"use.deprecated.format": False}
+    assert ProtobufSerializer(message, client, options)(value, context(topic)) == ours
+    assert serde.read(ours) == value
+    assert f"{topic}/item.proto" in registry.ask("GET", "/subjects")
 
 
 def test_an_application(registry: Registry, topic: str) -> None:
