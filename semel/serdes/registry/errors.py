@@ -48,7 +48,7 @@ def _refused(asked: str, url: str, nothing: str, status: int, code: int, said: s
     if status in _LOGIN:
         return RegistryUnusable(
             f"the registry at {url} refused the login (HTTP {status}: {said}). {nothing} Correct"
-            " basic.auth.credentials.source and basic.auth.user.info, or give this login the right to the subject.",
+            " basic.auth.user.info or bearer.auth.token, or give this login the right to the subject.",
             tag="REGISTRY_LOGIN",
         )
     if status in _PASSING:

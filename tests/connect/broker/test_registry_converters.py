@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -11,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import trustme
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
@@ -20,11 +22,12 @@ from semel.connect import Schema, SourceBatch, SourceRecord, arrow_field
 from semel.connect.settings.connector_config import ConnectorConfig
 from semel.connect.settings.worker_config import WorkerConfig
 from semel.connect.tasks.rows import Rows, rows_of
-from semel.errors import ConfigError, Retriable
+from semel.errors import ConfigError, Retriable, Unsupported
 from semel.processes.supervisor import State
 from semel.sandbox import Sandbox
 from semel.sandbox.ports import Ports
 from semel.serdes.registry.errors import RegistryUnusable
+from semel.serdes.schemas.struct import checked
 from tests.connect.support.asking_proxy import asking_proxy
 from tests.connect.support.place import Place
 from tests.connect.unit.test_config import LINES, WORKER
@@ -201,6 +204,39 @@ def test_two_logins_are_a_sentence(topic: str) -> None:
     made = config("http://a:b@127.0.0.1:9", **options)
     with pytest.raises(ConfigError, match="settings of the registry cannot be used"):
         rows_of([record(topic, ROWS[0])], made, 0)
+
+
+def test_a_login_by_a_token(registry: Registry, topic: str) -> None:
+    with asking_proxy(registry.url, "Bearer abc") as (url, _):
+        options = {"bearer_auth_credentials_source": "STATIC_TOKEN", "bearer_auth_logical_cluster": "lsrc-1"}
+        made = config(url, bearer_auth_token="abc", **options)
+        assert read(registry, topic, values(rows_of([record(topic, ROWS[0])], made, 0))) == [ROWS[0]]
+        made = config(url, bearer_auth_token="secret", **options)
+        with pytest.raises(RegistryUnusable, match="refused the login") as refused:
+            made.value.value(ORDER, checked(ORDER, ROWS[0]), "value", topic)
+    assert "secret" not in str(refused.value)
+
+
+def test_tls_with_a_certificate_of_the_clients(registry: Registry, topic: str, tmp_path: Path) -> None:
+    authority = trustme.CA()
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(tls)
+    authority.configure_trust(tls)
+    tls.verify_mode = ssl.CERT_REQUIRED
+    trusted, own = tmp_path / "trusted.pem", tmp_path / "own.pem"
+    authority.cert_pem.write_to_path(trusted)
+    authority.issue_cert("client").private_key_and_cert_chain_pem.write_to_path(own)
+    stores = {"schema_registry_ssl_truststore_location": str(trusted)}
+    with asking_proxy(registry.url, "alice:secret", tls=tls) as (url, _):
+        address = url.replace("://", "://alice:secret@")
+        made = config(address, schema_registry_ssl_keystore_location=str(own), **stores)
+        assert read(registry, topic, values(rows_of([record(topic, ROWS[0])], made, 0))) == [ROWS[0]]
+        for more in ({}, stores):  # not trusted, and without a certificate of its own
+            made = config(address, max_retries="0", **more)
+            with pytest.raises(Retriable, match="could not be reached"):
+                rows_of([record(topic, ROWS[0])], made, 0)
+    with pytest.raises(Unsupported, match=r"schema.registry.ssl.truststore.location=.* is not there yet"):
+        config("https://localhost", schema_registry_ssl_truststore_location="trust.jks")
 
 
 def test_schemas_that_may_not_be_registered(registry: Registry, topic: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,12 +13,15 @@ from urllib.request import Request, urlopen
 
 
 @contextmanager
-def asking_proxy(url: str, login: str, port: int = 0) -> Iterator[tuple[str, list[str]]]:
-    """Serve what ``url`` serves to those who log in as ``name:password``; its address, and the paths that were asked
-    for, are returned.
+def asking_proxy(
+    url: str, login: str, port: int = 0, tls: ssl.SSLContext | None = None
+) -> Iterator[tuple[str, list[str]]]:
+    """Serve what ``url`` serves to those who log in as ``name:password``, or by ``Bearer token``.
+
+    Returns its address, and the paths that were asked for.
     """
     asked: list[str] = []
-    wanted = f"Basic {base64.b64encode(login.encode()).decode()}"
+    wanted = login if login.startswith("Bearer ") else f"Basic {base64.b64encode(login.encode()).decode()}"
 
     class Handler(BaseHTTPRequestHandler):
         def _serve(self) -> None:
@@ -50,9 +54,11 @@ def asking_proxy(url: str, login: str, port: int = 0) -> Iterator[tuple[str, lis
             """Say nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}", asked
+        yield f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_port}", asked
     finally:
         server.shutdown()
         server.server_close()
