@@ -18,7 +18,7 @@ from bench.rig import PARTITIONS, Rig
 from bench.rounds import Contender, interleave
 from semel.spark import KafkaSink
 
-__all__ = ["JVM_SINK", "SIZES", "measure_free", "measure_keyed", "measure_sizes", "measure_tls"]
+__all__ = ["JVM_SINK", "SIZES", "TASK_SCOPE", "measure_free", "measure_keyed", "measure_sizes", "measure_tls"]
 
 JVM_SINK = "Spark's JVM sink, at-least-once"
 _TUNED = f"{JVM_SINK}, large batches"
@@ -28,6 +28,8 @@ _TOOL = "kafka-producer-perf-test"
 SIZES = (20_000, 200_000, 2_000_000)
 _NOOP = "making the rows alone"
 _OURS = "semel, exactly-once"
+#: Each task writes a transaction of its own, and nothing is shuffled.
+TASK_SCOPE = 'format("semel"), exactly-once'
 _PLAIN = "the same without TLS"
 
 
@@ -47,20 +49,25 @@ def measure_keyed(rig: Rig, count: int, rounds: range) -> list[Figure]:
 def measure_sizes(rig: Rig, sizes: Sequence[int], rounds: range) -> list[Figure]:
     """Jobs of other sizes, with four kinds of keys: none, null, few and all different."""
     return [
-        _size(rig, f"write, {count:,} rows, {kind}", df, count, rounds, _target(count, kind))
+        figure
         for count in sizes
         for kind, df in rows.kinds(rig.spark, count, PARTITIONS).items()
+        for figure in _size(rig, f"write, {count:,} rows, {kind}", df, count, rounds, _target(count, kind))
     ]
 
 
-def _size(rig: Rig, work: str, df: DataFrame, count: int, rounds: range, target: float | None) -> Figure:
+def _size(rig: Rig, work: str, df: DataFrame, count: int, rounds: range, target: float | None) -> list[Figure]:
     short = work.replace(",", "").replace(" ", "-")
     contenders = [
         Contender(_OURS, lambda number: _with_semel(rig, f"{short}-semel-{number}", df, count)),
+        Contender(TASK_SCOPE, lambda number: _with_format(rig, f"{short}-format-{number}", df, count)),
         Contender(JVM_SINK, lambda number: _with_jvm(rig, f"{short}-jvm-{number}", df, count, {})),
     ]
     rates = interleave(work, contenders, rounds, unit="rows/s", console=rig.console)
-    return ratios(work, JVM_SINK, rates[_OURS], rates[JVM_SINK], target=target)
+    return [
+        ratios(work, JVM_SINK, rates[_OURS], rates[JVM_SINK], target=target),
+        ratios(f"{work}, {TASK_SCOPE}", JVM_SINK, rates[TASK_SCOPE], rates[JVM_SINK]),
+    ]
 
 
 def _target(count: int, kind: str) -> float | None:
@@ -105,6 +112,14 @@ def _with_semel(rig: Rig, topic: str, df: DataFrame, count: int) -> float:
         sink = KafkaSink(topic=topic, transactionalIdPrefix=topic, **rig.kafka)
         seconds = _seconds(lambda: sink.write(df, version=1))
         rig.check(topic, count, markers=PARTITIONS)
+    return count / seconds
+
+
+def _with_format(rig: Rig, topic: str, df: DataFrame, count: int) -> float:
+    with rig.topic(topic):
+        options = {"topic": topic, "transactionalIdPrefix": topic, "version": "1", **rig.kafka}
+        seconds = _seconds(lambda: df.write.format("semel").options(**options).mode("append").save())
+        rig.check(topic, count, markers=PARTITIONS * df.rdd.getNumPartitions())
     return count / seconds
 
 

@@ -27,26 +27,26 @@ else:
     if TYPE_CHECKING:
         from pyspark.sql.types import StructType
 
-        from semel.spark.source.datasource import SemelSource
+        from semel.spark.data_source import SemelDataSource
 
     class DefaultSource(DataSource):
-        """``format("semel")``: see :class:`semel.spark.source.datasource.SemelSource`, which does the work."""
+        """``format("semel")``: see :class:`semel.spark.data_source.SemelDataSource`, which does the work."""
 
         @classmethod
         def name(cls) -> str:
             """Return the name that ``format`` is given."""
             return "semel"
 
-        def _source(self) -> SemelSource:
+        def _source(self) -> SemelDataSource:
             try:
-                from semel.spark.source.datasource import SemelSource
+                from semel.spark.data_source import SemelDataSource
             except ModuleNotFoundError as missing:
                 raise ImportError(
                     f"[SEMEL_WRONG_PYTHON] Spark runs its Python workers with {sys.executable}, which has no"
                     f" {missing.name}. Nothing was read. Activate the environment that semel is installed in, or set"
                     " PYSPARK_PYTHON to its python, before the session starts."
                 ) from missing
-            return SemelSource(self.options)
+            return SemelDataSource(self.options)
 
         def schema(self) -> StructType:
             """Return the columns."""

@@ -31,6 +31,7 @@ __all__ = [
     "Step",
     "StreamsStep",
     "TwoPhaseStep",
+    "WriterStep",
     "keep_timing_in_thread",
     "reached",
     "timed",
@@ -84,6 +85,21 @@ class SinkStep(Step):
     JOB_DONE = "job_done"
     PROVEN = "proven"
     RETURNING = "returning"
+
+
+class WriterStep(Step):
+    """Steps of ``format("semel")`` as a sink: of the plan, of a task, of the process that commits or aborts."""
+
+    TAKEN_OVER = "taken_over"
+    PLANNED = "planned"
+    TASK_STARTED = "task_started"
+    PART_BEGUN = "part_begun"
+    PART_PREPARED = "part_prepared"
+    COMMITTING = "committing"
+    DECIDED = "decided"
+    PARTS_COMMITTED = "parts_committed"
+    ABORTING = "aborting"
+    PARTS_ABORTED = "parts_aborted"
 
 
 class TwoPhaseStep(Step):

@@ -8,12 +8,15 @@ clients, a new transaction can begin in the time of one request.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from semel.errors import ConfigError, Retriable
 from semel.transaction.markers.wait import heal_command
+from semel.transaction.producer import Producer
 from semel.transaction.transactional_id import IdKind, Name, parse
+from semel.transaction.two_phase.recovery import Recovered, identity_of, open_prepared
 from semel.wire.api.describe_transactions import OPEN, TransactionDescription, describe, describe_all, open_transactions
 from semel.wire.api.offsets import LATEST, list_offsets
 from semel.wire.api.transactions import Identity, end
@@ -26,8 +29,10 @@ __all__ = [
     "HeldPartition",
     "TransactionInfo",
     "abort_transaction",
+    "check_not_part",
     "commit_transaction",
     "describe_transaction",
+    "end_parts",
     "list_transactions",
 ]
 
@@ -161,9 +166,10 @@ def _held(description: TransactionDescription, log: Mapping[TopicPartition, _Log
 def abort_transaction(client: Client, shown: TransactionInfo, deadline: Deadline | None = None) -> None:
     """Abort the transaction that was shown, and return when its markers are seen. An owner that lives finds it aborted.
 
-    Raise :class:`ConfigError` if there is nothing to abort, or another transaction by now. Raise :class:`Retriable` if
-    a marker is not seen in time.
+    Raise :class:`ConfigError` if there is nothing to abort, or another transaction by now, and for the part of a batch,
+    which its owner decides. Raise :class:`Retriable` if a marker is not seen in time.
     """
+    check_not_part(shown)
     _end(client, shown, deadline, commit=False)
 
 
@@ -179,7 +185,36 @@ def commit_transaction(client: Client, shown: TransactionInfo, deadline: Deadlin
             " progress. Nothing was changed. Start it again, or abort the transaction.",
             tag="NOT_PREPARED",
         )
+    check_not_part(shown)
     _end(client, shown, deadline, commit=True)
+
+
+def check_not_part(shown: TransactionInfo) -> None:
+    """Raise :class:`ConfigError` for the part of a batch: it is not ended alone."""
+    if shown.name.kind is IdKind.TASK:
+        raise ConfigError(
+            f"{shown.transaction.transactional_id!r} is a part of a batch of {shown.name.prefix!r}, and the progress of"
+            " that prefix decides about it. Nothing was changed. Start its query again, which ends all parts. If it"
+            f" never starts again: semel txn sweep {shlex.quote(shown.name.prefix)}",
+            tag="PART_OF_BATCH",
+        )
+
+
+def end_parts(client: Client, prefix: str, progress_topic: str) -> Recovered:
+    """End what the tasks of a prefix have prepared, as its progress says, and fence a query that runs.
+
+    Raise what taking over raises.
+    """
+    listed = open_prepared(client, prefix, IdKind.TASK)
+    with Producer(client, prefix, scope="query", progress_topic=progress_topic, may_have_lost_progress=True) as owner:
+        owner.take_over()
+        record = owner.decided
+    decided = {one.identity: one for one in record.enlisted} if record is not None else {}
+    parts = {identity_of(one) for one in listed}
+    return Recovered(
+        [one for identity, one in decided.items() if identity in parts],
+        sorted(one.transactional_id for one in parts - decided.keys()),
+    )
 
 
 def _end(client: Client, shown: TransactionInfo, deadline: Deadline | None, *, commit: bool) -> None:

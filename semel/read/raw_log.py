@@ -57,12 +57,13 @@ class EndMarker:
 
 
 def read_raw(
-    client: Client, partition: TopicPartition, end: int, deadline: Deadline
+    client: Client, partition: TopicPartition, end: int, deadline: Deadline, *, start: int | None = None
 ) -> Iterator[LogRecord | EndMarker]:
-    """Yield all records and markers of the partition below offset ``end``, in order. Raise :class:`Retriable` at the
-    deadline.
+    """Yield all records and markers of the partition below offset ``end``, in order, from ``start`` or the beginning.
+
+    Raise :class:`Retriable` at the deadline.
     """
-    start = _start(client, partition, deadline)
+    start = _start(client, partition, deadline) if start is None else start
     for buffer, header in _batches(client, partition, start, end, deadline):
         yield from (event for event in _events(buffer, header, start, partition) if event.offset < end)
 

@@ -1,11 +1,13 @@
 """Exactly-once Kafka for Spark.
 
 Public: :class:`KafkaSink`, :func:`keep_running`, :func:`error`; for metrics :class:`MetricsListener`,
-:func:`serve_metrics`, :class:`MetricsCollector`. The source is ``format("semel")``.
+:func:`serve_metrics`, :class:`MetricsCollector`. ``format("semel")`` reads and writes.
 
 =================  ===================================================================================================
+``data_source``    ``format("semel")``: what Spark asks first
 ``source``         ``format("semel")``: plans a range of offsets for each batch, reads it in tasks
 ``sink``           ``KafkaSink``: writes each batch in one transaction
+``writer``         ``format("semel")`` as a sink: each task in a transaction of its own, one decision for all
 ``job``            a Spark job of tickets: tasks that write into one transaction, and the proof that each wrote once
 ``database``       ``sink(outbox, …)``: each batch in a database and in Kafka, both or neither
 ``jvm``            every use of what Spark does not promise, pinned by one test

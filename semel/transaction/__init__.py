@@ -13,6 +13,8 @@
 ``routing``           the partition of each row
 ``takeover``          fence, read progress, wait for markers: before the first transaction
 ``end_txn``           EndTxn, and what each answer means
+``enlisted``          prepared transactions for which a transaction decides
+``hand_over``         an owner's identity, handed to the process that commits
 ``positions``         where positions live: progress records, or a group's offsets
 ``group_offsets``     offsets of the consumer group: reserved, settled, and as progress says
 ``ownership``         what the owner holds between requests, and its lock

@@ -14,7 +14,7 @@ from uuid import UUID
 from semel.errors import AbortAndRetry, DataLoss, Retriable
 from semel.records.encode import SEQUENCES
 from semel.transaction.ticket import Written
-from semel.wire.api.describe_transactions import OpenTransaction, describe, open_transactions
+from semel.wire.api.describe_transactions import OpenTransaction, describe, describe_ids, open_transactions
 from semel.wire.api.offsets import EARLIEST, list_offsets
 from semel.wire.api.transactions import Identity
 from semel.wire.client import Client
@@ -23,7 +23,7 @@ from semel.wire.error_codes import briefly
 from semel.wire.metadata import Leaders, Topic, TopicPartition, named
 from semel.wire.metadata_cache import newest_leaders
 
-__all__ = ["ABORTED", "check_rows_present", "check_topics_unchanged", "still_open"]
+__all__ = ["ABORTED", "check_rows_present", "check_topics_unchanged", "not_open", "still_open"]
 
 #: What becomes of the transaction of an owner that finds its rows gone.
 ABORTED = "It is aborted, and nothing of it is visible."
@@ -147,6 +147,13 @@ def still_open(client: Client, identity: Identity, deadline: Deadline) -> bool:
         identity.producer_id,
         identity.epoch,
     )
+
+
+def not_open(client: Client, identities: Collection[Identity], deadline: Deadline) -> list[Identity]:
+    """Return those that the coordinators do not have open any more, in one request a coordinator."""
+    now = describe_ids(client, [one.transactional_id for one in identities], deadline)
+    open_now = {(d.transactional_id, d.producer_id, d.epoch) for d in now if d.state == "Ongoing"}
+    return [one for one in identities if (one.transactional_id, one.producer_id, one.epoch) not in open_now]
 
 
 def _deleted(lost: Collection[TopicPartition], meaning: str) -> DataLoss:

@@ -31,6 +31,7 @@ class LocalWriter:
 
     ``add`` adds partitions to the transaction, ``identity`` is asked after that: the first request of a transaction may
     change it. Rows without a key begin at partition ``first``, of as many as there are, and move on with each call.
+    Without ``keys``, rows with one do so too.
     """
 
     def __init__(
@@ -41,12 +42,14 @@ class LocalWriter:
         identity: Callable[[], Identity],
         add: Callable[[set[TopicPartition]], None],
         first: int,
+        keys: bool = True,
     ) -> None:
         self._client, self._tickets, self._identity, self._add = client, tickets, identity, add
         self._participant: Participant | None = None
         self._topics: set[str] = set()
         self._failed = False
         self._sticky = first
+        self._keys = keys
 
     def __contains__(self, topic: str) -> bool:
         """Return True if rows of the topic have been sent."""
@@ -90,7 +93,7 @@ class LocalWriter:
             if table.num_rows:
                 self._sticky += 1
                 plain, count = plain_columns(table), topics[name].partitions
-                placed[name] = plain, targets(name, plain, count, self._sticky % count)
+                placed[name] = plain, targets(name, plain, count, self._sticky % count, keys=self._keys)
         return placed
 
     def _with_topics(self, topics: Mapping[str, TicketTopic]) -> Participant:

@@ -10,6 +10,7 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from semel.errors import ConfigError
 from semel.transaction.progress.log import ProgressLog, ProgressRecord
+from semel.transaction.progress.record import Progress
 from semel.transaction.progress.topic import DEFAULT_TOPIC, ProgressTopic
 from semel.transaction.states import Event, States
 from semel.transaction.transactional_id import check_prefix
@@ -26,6 +27,8 @@ __all__ = ["DEFAULT_TIMEOUT_MS", "SESSION", "Ownership", "longest_timeout_ms", "
 DEFAULT_TIMEOUT_MS = 900_000
 #: The scope of an owner whose positions are a group's offsets alone: it keeps no progress.
 SESSION = "session"
+#: The scopes of Spark's queries and batch jobs.
+_ENLISTING = ("query", "batch")
 
 
 def protocol_deadline(client: Client) -> Deadline:
@@ -62,11 +65,12 @@ class Ownership:
         *,
         scope: str,
         progress_topic: str = DEFAULT_TOPIC,
+        takes_over_often: bool = False,
     ) -> None:
         self.client = client
         self.transactional_id = check_prefix(transactional_id)
         self.scope = scope
-        self.progress = ProgressTopic(client, transactional_id, scope, progress_topic)
+        self.progress = ProgressTopic(client, transactional_id, scope, progress_topic, resumes=takes_over_often)
         self.states = States(transactional_id)
         self.lock = threading.RLock()
         self.identity = Identity(transactional_id, -1, -1)
@@ -90,6 +94,10 @@ class Ownership:
         #: How often in a row a transaction was found aborted too early for its timeout: by a rival (PROTOCOL 4, row
         #: 48).
         self.early_aborts = 0
+        #: Whether tasks of this owner may prepare transactions of their own, which its progress enlists.
+        self.may_enlist = scope in _ENLISTING
+        #: Whether what a record enlists is known to have ended. Without better knowledge, ending it again shows it.
+        self.enlisted_ended: Callable[[Progress], bool] = lambda progress: False
         self.timeout_ms = client.config.transaction_timeout_ms or 0
         #: How long the brokers let a transaction be open; their default if they do not say.
         self.max_timeout_ms = DEFAULT_TIMEOUT_MS

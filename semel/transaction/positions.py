@@ -11,7 +11,7 @@ A prepared transaction has neither. Its position is the text that the caller kee
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from semel.errors import AbortAndRetry, ConfigError, Fenced
 from semel.steps import OwnerStep, reached
@@ -25,6 +25,7 @@ from semel.transaction.progress.record import Progress
 from semel.transaction.states import Event
 from semel.transaction.takeover import check_brokers, take_over
 from semel.transaction.ticket import Written
+from semel.transaction.two_phase.prepared import Prepared
 from semel.transaction.validation import check_not_progress_topic
 from semel.wire.api.describe_transactions import OpenTransaction, describe
 from semel.wire.api.transactions import Identity, init_producer_id
@@ -65,10 +66,12 @@ class Positions:
         wrote: Mapping[TopicPartition, Written],
         groups: Mapping[str, Collection[TopicPartition]],
         meanwhile: Callable[[], None],
+        enlisted: Sequence[Prepared] = (),
     ) -> Mapping[TopicPartition, Written]:
         """Write the last row of a transaction, and return where.
 
-        ``groups`` are the partitions whose offsets it commits. ``meanwhile`` is called while the answer is on its way.
+        ``groups`` are the partitions whose offsets it commits, ``enlisted`` what it decides for. ``meanwhile`` is
+        called while the answer is on its way.
         """
         meanwhile()
         return {}
@@ -117,12 +120,13 @@ class ProgressRecords(Positions):
         wrote: Mapping[TopicPartition, Written],
         groups: Mapping[str, Collection[TopicPartition]],
         meanwhile: Callable[[], None],
+        enlisted: Sequence[Prepared] = (),
     ) -> Mapping[TopicPartition, Written]:
         """Write the progress record: the caller's position, where the rows lie, and the groups, with those in which
         former owners may have left offsets pending that no owner has checked since.
         """
         own = self._own
-        self._recorded = complete(progress, own.committed, wrote, union(own.groups_to_check, groups))
+        self._recorded = complete(progress, own.committed, wrote, union(own.groups_to_check, groups), enlisted)
         written = own.progress.write(self._recorded, own.identity, meanwhile=meanwhile)
         reached(OwnerStep.PROGRESS_WRITTEN, own.transactional_id)
         return written

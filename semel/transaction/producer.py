@@ -19,6 +19,7 @@ from semel.errors import AbortAndRetry, Fenced, Retriable, SemelError
 from semel.steps import OwnerStep, keep_timing_in_thread, reached
 from semel.transaction.end_txn import abort, check_still_owner
 from semel.transaction.group_offsets import await_group_offsets, group_view
+from semel.transaction.hand_over import HandOver
 from semel.transaction.markers.wait import EndedTransaction, wait_for_markers
 from semel.transaction.ownership import Ownership, synchronized
 from semel.transaction.positions import Positions, ProgressRecords
@@ -39,8 +40,9 @@ class Producer:
 
     ``positions`` is where its positions live. ``timeout_ms`` holds where ``transaction.timeout.ms`` is not set.
     ``on_end`` is called when a transaction has ended, with True if it was committed. It is not called if the outcome is
-    unknown. With ``may_have_lost_progress``, the producer continues although the progress of a used id is gone: for a
-    caller that is about to set it.
+    unknown. ``enlisted_ended`` says of a record whether what it enlists is known to have ended. With
+    ``may_have_lost_progress``, the producer continues although the progress of a used id is gone: for a caller that is
+    about to set it. One that ``takes_over_often`` reads only what is new of its progress.
     """
 
     def __init__(
@@ -54,6 +56,8 @@ class Producer:
         may_have_lost_progress: bool = False,
         positions: Callable[[Ownership], Positions] = ProgressRecords,
         timeout_ms: int = 0,
+        enlisted_ended: Callable[[Progress], bool] | None = None,
+        takes_over_often: bool = False,
     ) -> None:
         self._on_end = on_end
         self._own = Ownership(
@@ -61,9 +65,12 @@ class Producer:
             transactional_id,
             scope=scope,
             progress_topic=progress_topic,
+            takes_over_often=takes_over_often,
         )
         self._own.may_have_lost_progress = may_have_lost_progress
         self._own.timeout_ms = self._own.timeout_ms or timeout_ms
+        if enlisted_ended is not None:
+            self._own.enlisted_ended = enlisted_ended
         self._positions = positions(self._own)
         self._outputs: frozenset[str] = frozenset()
         self._group: str | None = None
@@ -117,6 +124,26 @@ class Producer:
     def progress(self) -> Progress | None:
         """The newest progress that is known to be committed under this id, or None."""
         return self._own.committed.progress if self._own.committed else None
+
+    @property
+    def decided(self) -> Progress | None:
+        """The newest progress of any scope that this owner has read, if it enlists: it has ended all of that."""
+        record = self._own.progress_log.enlisting
+        return record.progress if record is not None else None
+
+    @synchronized
+    def hand_over(self) -> HandOver:
+        """Return what makes another process the owner in place of this one, until this one takes over again.
+
+        Raises what :meth:`wait_visible` raises.
+        """
+        self._wait_visible()
+        return HandOver.of(self._own)
+
+    @synchronized
+    def receive(self, handed: HandOver) -> None:
+        """Be the owner in place of the process that has handed its identity on: instead of :meth:`take_over`."""
+        handed.give(self._own)
 
     @synchronized
     def take_over(self, outputs: Collection[str] = (), group: str | None = None) -> Progress | None:

@@ -32,6 +32,7 @@ class Event(Enum):
 
     TAKING_OVER = "taking over"
     TAKEN_OVER = "having taken over"
+    HANDED_OVER = "handing the id to another process"
     EXPIRED = "taking over an id that expired unused"
     BEGUN = "beginning a transaction"
     ADDED = "adding to the transaction"
@@ -50,6 +51,7 @@ _MOVES: dict[tuple[State, Event], State] = {
         State.READY,
         Event.TAKING_OVER,
     ): State.NEW,  # a takeover that fails half-way leaves an owner that must do all of it again
+    (State.READY, Event.HANDED_OVER): State.NEW,  # to be taken over again before anything else
     (State.OPEN, Event.EXPIRED): State.NEW,  # found out at the first AddPartitionsToTxn: all of PROTOCOL 2 again
     (State.NEW, Event.TAKEN_OVER): State.READY,
     (State.READY, Event.BEGUN): State.OPEN,

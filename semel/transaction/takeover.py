@@ -4,7 +4,9 @@ The order matters:
 
 1. InitProducerId: no other owner can commit after it.
 2. A claim, and a read up to it: no committed progress is missed, whichever broker answers.
-3. Markers: no transaction of ours begins before everything that a predecessor left open is settled as decided.
+3. What the newest progress enlists is committed, and other prepared transactions of its tasks are aborted. They were
+   listed first: a frozen owner must not end what its successor has prepared since.
+4. Markers: no transaction of ours begins before everything that a predecessor left open is settled as decided.
 """
 
 from __future__ import annotations
@@ -12,19 +14,23 @@ from __future__ import annotations
 import logging
 import shlex
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 
-from semel.errors import DataLoss, Fenced, Retriable
+from semel.errors import DataLoss, Fenced, Retriable, SemelError
 from semel.steps import OwnerStep, reached
 from semel.transaction.group_offsets import check_no_live_members
 from semel.transaction.markers.heal import MarkerHealer
 from semel.transaction.markers.wait import OFFSETS_TOPIC, hanging_transactions, wait_for_markers
 from semel.transaction.ownership import Ownership
 from semel.transaction.progress.log import ProgressLog, check_not_moved
+from semel.transaction.progress.record import Progress
 from semel.transaction.progress.topic import Presence, ProgressTopic
 from semel.transaction.states import Event
-from semel.wire.api.describe_transactions import describe
+from semel.transaction.transactional_id import IdKind
+from semel.transaction.two_phase.completion import commit_all, raise_gravest
+from semel.transaction.two_phase.recovery import abort_listed, identity_of, open_prepared
+from semel.wire.api.describe_transactions import TransactionDescription, describe
 from semel.wire.api.transactions import init_producer_id
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
@@ -63,6 +69,7 @@ def _take_over(own: Ownership, outputs: Collection[str], group: str | None) -> N
     check_no_live_members(own, group, deadline)
     description = describe(client, own.transactional_id, deadline)
     hinted = set(description.partitions) if description else set()
+    of_tasks = open_prepared(client, own.transactional_id, IdKind.TASK) if own.may_enlist else []
     before = {description.producer_id} if description else set()
     own.identity = init_producer_id(client, own.transactional_id, own.timeout_ms, deadline)
     reached(OwnerStep.INITIALISED, own.transactional_id)
@@ -75,6 +82,7 @@ def _take_over(own: Ownership, outputs: Collection[str], group: str | None) -> N
             break
         # the newest committed record may be one that was open a moment ago: read it again, now that nothing is
         settled = read_progress(own, own.deadline())
+    _end_enlisted(own, settled, of_tasks)
     own.committed = settled.newest
     own.groups_to_check = settled.groups
     left = (
@@ -83,6 +91,35 @@ def _take_over(own: Ownership, outputs: Collection[str], group: str | None) -> N
         else ""
     )
     log.info("%r is taken over%s", own.transactional_id, left)
+
+
+def _end_enlisted(own: Ownership, settled: ProgressLog, of_tasks: Sequence[TransactionDescription]) -> None:
+    """Commit what the newest progress enlists, and abort what else tasks had open before this owner came."""
+    newest = settled.enlisting
+    if newest is not None and not own.enlisted_ended(newest.progress):
+        try:
+            commit_all(own.client, newest.progress.enlisted)
+        except DataLoss as lost:
+            if not own.may_have_lost_progress:
+                raise _lost_parts(own, newest.progress) from lost
+            log.warning("%s", lost.message)
+    decided = {one.identity for one in newest.progress.enlisted} if newest is not None else set()
+    failed: list[SemelError] = []
+    aborted = abort_listed(own.client, [one for one in of_tasks if identity_of(one) not in decided], failed)
+    raise_gravest(failed)
+    if aborted:
+        log.info("%d prepared transactions of %r were not decided, and are aborted", len(aborted), own.transactional_id)
+
+
+def _lost_parts(own: Ownership, progress: Progress) -> DataLoss:
+    rows = sum(count for one in progress.enlisted for _, count in one.rows.values())
+    return DataLoss(
+        f"batch {progress.batch} of {own.transactional_id!r} was decided, and some of its {rows} rows are lost: a"
+        " prepared transaction expired (bounded), or another program aborted it. The other rows are committed. Write"
+        " the lost ones by another producer, then accept the loss: `semel progress reset"
+        f" {shlex.quote(own.transactional_id)} --scope {own.scope} --to-offsets …`.",
+        tag="PREPARED_LOST",
+    )
 
 
 def check_brokers(client: Client, deadline: Deadline) -> None:

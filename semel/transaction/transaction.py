@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from semel.errors import AbortAndRetry, ConfigError, DataLoss, Fenced, Retriable, SemelError
 from semel.steps import OwnerStep, reached
-from semel.transaction import end_txn
+from semel.transaction import end_txn, validation
 from semel.transaction.data_loss import check_rows_present, check_topics_unchanged
+from semel.transaction.enlisted import Enlisted
 from semel.transaction.group_offsets import union
 from semel.transaction.local_writer import LocalWriter
 from semel.transaction.markers.wait import EndedTransaction
@@ -24,15 +25,14 @@ from semel.transaction.positions import Positions
 from semel.transaction.progress.record import Progress
 from semel.transaction.states import Event, State
 from semel.transaction.ticket import GroupMetadata, Receipt, Ticket, Tickets, TicketTopic, Written
-from semel.transaction.validation import check_offsets, check_partitions
+from semel.transaction.two_phase.prepared import Prepared
 from semel.wire.api.transactions import Identity, commit_offsets
 from semel.wire.error_codes import name
 from semel.wire.metadata import TopicPartition
 
 __all__ = ["Transaction"]
 
-#: What was seen of the rows so long before the commit is looked at once more: groups and offsets may have been waited
-#: for in between.
+#: What was seen of the rows so long before the commit is looked at again: groups may have been waited for in between.
 _LOOK_AGAIN_S = 1.0
 
 
@@ -57,6 +57,7 @@ class Transaction:
         )
         self._offsets: dict[GroupMetadata, dict[TopicPartition, int]] = {}
         self._sent_offsets: dict[str, Mapping[TopicPartition, int]] = {}
+        self._enlisted = Enlisted(own.client)
         self._looked = 0.0
         self._done = False
         own.begin()
@@ -112,7 +113,7 @@ class Transaction:
         """
         self._require_open()
         wanted = [tuple(share) for share in shares]
-        check_partitions(partition for share in wanted for partition in share)
+        validation.check_partitions(partition for share in wanted for partition in share)
         wanted = [tuple(sorted(share)) for share in wanted]
         self._tickets.check_no_overlap(wanted)
         self._positions.check_outputs({topic for share in wanted for topic, _ in share})
@@ -120,14 +121,8 @@ class Transaction:
         facts = topics or {}
         self._topics.update({topic: facts[topic] for topic in new & facts.keys()})
         self._topics.update(describe_output_topics(self._own.client, new - facts.keys(), self._own.deadline()))
-        for topic, index in (partition for share in wanted for partition in share):
-            if not 0 <= index < self._topics[topic].partitions:
-                raise ConfigError(
-                    f"topic {topic} has no partition {index}: it has {self._topics[topic].partitions}. Nothing was"
-                    " sent for these tickets. Correct the shares, or add partitions to the topic.",
-                    tag="UNKNOWN_PARTITION",
-                )
         partitions = {partition for share in wanted for partition in share}
+        validation.check_ticket_partitions(partitions, self._topics)
         self._add(set() if one_writer else partitions, by_writer=partitions if one_writer else ())
         return [self._tickets.issue(self._own.identity, share, self._topics) for share in wanted]
 
@@ -184,15 +179,8 @@ class Transaction:
         They are sent at the commit, after everything else. Raises :class:`ConfigError` for a missing partition.
         """
         self._require_open()
-        check_offsets(offsets)
-        topics = self._own.client.topics({topic for topic, _ in offsets})
-        for topic, index in offsets:
-            if index not in topics[topic].partitions:
-                raise ConfigError(
-                    f"topic {topic} has no partition {index}, so it has no offset. Nothing was committed. Correct the"
-                    " offsets.",
-                    tag="UNKNOWN_PARTITION",
-                )
+        validation.check_offsets(offsets)
+        validation.check_offset_partitions(offsets, self._own.client.topics({topic for topic, _ in offsets}))
         metadata = group if isinstance(group, GroupMetadata) else GroupMetadata(group)
         self._offsets.setdefault(metadata, {}).update(offsets)
 
@@ -214,6 +202,16 @@ class Transaction:
         """
         for ticket in tickets:
             self._tickets.withdraw(ticket, self._own.identity)
+
+    @synchronized
+    def enlist(self, prepared: Iterable[Prepared]) -> None:
+        """Decide for prepared transactions of this cluster: they are to be committed if this one is.
+
+        Its progress record names them. End them after the commit:
+        :func:`~semel.transaction.two_phase.completion.commit_all`. Raises what :meth:`Enlisted.add` raises.
+        """
+        self._require_open()
+        self._enlisted.add(prepared)
 
     @property
     def outstanding(self) -> list[Ticket]:
@@ -256,7 +254,7 @@ class Transaction:
                 " again.",
                 tag="TICKETS_OUT",
             )
-        if not self._partitions.added and not self._offsets and progress is None:
+        if not self._partitions.added and not self._offsets and not self._enlisted.prepared and progress is None:
             self.abort()  # it may have begun all the same: partitions were asked for, and no answer came
             return
         self._add(set())
@@ -267,6 +265,7 @@ class Transaction:
         if time.monotonic() - self._looked > _LOOK_AGAIN_S:
             self._look_at_rows()
         self._positions.check_written(written, self._partitions.leaders)
+        self._enlisted.check_open(self._own.deadline())
         identity = self._own.identity
         self._done = True
         last = {partition: wrote.last for partition, wrote in {**self._tickets.wrote, **written}.items()}
@@ -373,7 +372,9 @@ class Transaction:
         self, progress: Progress | None, groups: Mapping[str, Collection[TopicPartition]]
     ) -> Mapping[TopicPartition, Written]:
         try:
-            return self._positions.write(progress, self._tickets.wrote, groups, self._look_at_rows)
+            return self._positions.write(
+                progress, self._tickets.wrote, groups, self._look_at_rows, self._enlisted.prepared
+            )
         except AbortAndRetry as error:
             self._abort_refused(error.message, error.tag)
 

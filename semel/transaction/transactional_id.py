@@ -12,7 +12,7 @@ from enum import Enum
 
 from semel.errors import ConfigError
 
-__all__ = ["IdKind", "Name", "check_prefix", "parse", "unit_id"]
+__all__ = ["IdKind", "Name", "check_prefix", "parse", "prepared_id"]
 
 _TAIL = re.compile(
     r"(?P<prefix>.+)\.(?P<kind>task|unit)\.(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.(?P<index>0|[1-9][0-9]{0,17})",
@@ -48,9 +48,9 @@ def parse(transactional_id: str) -> Name:
     return Name(match["prefix"], IdKind(match["kind"]), match["uuid"], int(match["index"]))
 
 
-def unit_id(prefix: str, uuid: str, index: int) -> str:
-    """Return the id of a prepared transaction. :func:`parse` takes it apart."""
-    return f"{prefix}.{IdKind.UNIT.value}.{uuid}.{index}"
+def prepared_id(prefix: str, kind: IdKind, uuid: str, index: int) -> str:
+    """Return the id of a prepared transaction, a task's or a unit's. :func:`parse` takes it apart."""
+    return f"{prefix}.{kind.value}.{uuid}.{index}"
 
 
 def check_prefix(prefix: str) -> str:

@@ -6,9 +6,17 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import SupportsIndex
 
 from semel.errors import ConfigError
-from semel.wire.metadata import TopicPartition
+from semel.transaction.ticket import TicketTopic
+from semel.wire.metadata import Topic, TopicPartition
 
-__all__ = ["check_above_0", "check_not_progress_topic", "check_offsets", "check_partitions"]
+__all__ = [
+    "check_above_0",
+    "check_not_progress_topic",
+    "check_offset_partitions",
+    "check_offsets",
+    "check_partitions",
+    "check_ticket_partitions",
+]
 
 
 def check_partitions(partitions: Iterable[object]) -> None:
@@ -56,3 +64,25 @@ def check_not_progress_topic(wanted: Collection[str], progress_topic: str) -> No
             " progressTopic).",
             tag="PROGRESS_TOPIC",
         )
+
+
+def check_ticket_partitions(partitions: Iterable[TopicPartition], topics: Mapping[str, TicketTopic]) -> None:
+    """Refuse partitions that their topics do not have."""
+    for topic, index in partitions:
+        if not 0 <= index < topics[topic].partitions:
+            raise ConfigError(
+                f"topic {topic} has no partition {index}: it has {topics[topic].partitions}. Nothing was sent for these"
+                " tickets. Correct the shares, or add partitions to the topic.",
+                tag="UNKNOWN_PARTITION",
+            )
+
+
+def check_offset_partitions(offsets: Iterable[TopicPartition], topics: Mapping[str, Topic]) -> None:
+    """Refuse offsets of partitions that their topics do not have."""
+    for topic, index in offsets:
+        if index not in topics[topic].partitions:
+            raise ConfigError(
+                f"topic {topic} has no partition {index}, so it has no offset. Nothing was committed. Correct the"
+                " offsets.",
+                tag="UNKNOWN_PARTITION",
+            )

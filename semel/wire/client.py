@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from kafka.protocol.metadata import FindCoordinatorRequest
@@ -236,23 +236,36 @@ class Client(MetadataCache):
         self._pool.give_back(node, connection)
 
     def _coordinator(self, target: GroupCoordinator | TransactionCoordinator, deadline: Deadline) -> int:
-        node = self._coordinators.get(target)
-        if node is not None:
-            return node
+        if target not in self._coordinators:
+            self._find_coordinators([target], deadline)
+        return self._coordinators[target]
+
+    def transaction_coordinators(self, ids: Iterable[str], deadline: Deadline) -> dict[str, int]:
+        """Return the coordinator of each transactional id. Those that are not known are looked up in one request."""
+        targets = [TransactionCoordinator(transactional_id) for transactional_id in ids]
+        unknown = [target for target in targets if target not in self._coordinators]
+        if unknown:
+            self._find_coordinators(unknown, deadline)
+        return {target.key: self._coordinator(target, deadline) for target in targets}
+
+    def _find_coordinators(
+        self, targets: Sequence[GroupCoordinator | TransactionCoordinator], deadline: Deadline
+    ) -> None:
         answer = self.ask(
             ANY,
-            FindCoordinatorRequest(key_type=target.kind, coordinator_keys=[target.key]),
+            FindCoordinatorRequest(key_type=targets[0].kind, coordinator_keys=[target.key for target in targets]),
             (4, 6),
-            code=lambda answer: int(answer.coordinators[0].error_code),
+            code=lambda answer: next((int(row.error_code) for row in answer.coordinators if row.error_code), 0),
             deadline=deadline,
         )
-        row = answer.coordinators[0]
-        if row.error_code:
-            raise error_codes.error(
-                "FindCoordinator", row.error_code, f"looking up the coordinator of {target}", "Nothing was written."
-            )
-        self._coordinators[target] = int(row.node_id)
-        return int(row.node_id)
+        by_key = {row.key: row for row in answer.coordinators}
+        for target in targets:
+            row = by_key[target.key]
+            if row.error_code:
+                raise error_codes.error(
+                    "FindCoordinator", row.error_code, f"looking up the coordinator of {target}", "Nothing was written."
+                )
+            self._coordinators[target] = int(row.node_id)
 
     def forget(self, target: Target) -> None:
         """Forget the address of ``target``: it is looked up again before the next request."""

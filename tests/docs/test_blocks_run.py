@@ -58,7 +58,7 @@ def prepare_readme(page: Page) -> None:
 
     Its two pipelines are one query; Ctrl-C is pressed when all is written.
     """
-    page.create("orders", "priced", "daily-report")
+    page.create("orders", "priced", "priced-too", "daily-report")
     page.produce("orders", "a", "b")
     page.instead[PIPELINE] = (
         f"{sys.executable} {ROOT}/tests/docs/support/press_ctrl_c.py {page.servers} priced 2004 {PIPELINE}"
@@ -76,6 +76,7 @@ def test_page(path: Path, kafka: Sandbox, tmp_path: Path) -> None:
     page.run()
     if path.name == "README.md":
         assert page.values("priced") == sorted([*"AB", "FIRST", "SECOND", *["PAID"] * 2_000])
+        assert page.values("priced-too") == [*"AB"]
 
 
 def test_what_a_block_raises_fails_the_page(kafka: Sandbox, tmp_path: Path) -> None:

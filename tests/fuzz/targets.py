@@ -108,7 +108,7 @@ def json_target(
 
 
 def read_offset(data: bytes) -> source_offset.SourceOffset:
-    """As :meth:`semel.spark.source.datasource.StreamPlanner` is given it: Spark has read the text before."""
+    """As :meth:`semel.spark.source.readers.StreamPlanner` is given it: Spark has read the text before."""
     return source_offset.parse(data.decode("utf-8", "replace"))
 
 

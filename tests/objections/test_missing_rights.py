@@ -19,7 +19,7 @@ import semel
 from semel.admin.lag import lags
 from semel.errors import ConfigError
 from semel.read import id_text
-from semel.spark.source.datasource import SemelSource
+from semel.spark.data_source import SemelDataSource
 from semel.spark.source_offset import SourceOffset, TopicOffset, as_dict, parse
 from semel.transaction.group_offsets import group_view
 from semel.transaction.progress.record import KafkaSource, Progress, TopicEnd
@@ -171,7 +171,7 @@ def test_a_topic_that_the_options_leave_out_needs_no_right_any_more(cluster: Sec
     with semel.Cluster({"bootstrap.servers": cluster.kafka.bootstrap_servers}) as admin:
         ids = {name: id_text(admin._client.topics({name})[name].id) for name in ("in", "closed")}
     options = {f"kafka.{name}": value for name, value in cluster.login("SCRAM-SHA-256", "reader", PASSWORD).items()}
-    source = SemelSource(CaseInsensitiveDict({**options, "subscribe": "in", "failOnDataLoss": "false"}))
+    source = SemelDataSource(CaseInsensitiveDict({**options, "subscribe": "in", "failOnDataLoss": "false"}))
     reader = source.streamReader(source.schema())
 
     with login(cluster, "reader") as ours:

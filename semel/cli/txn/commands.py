@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from semel.admin.txn import abort_transaction, describe_transaction, list_transactions
+from semel.admin.txn import abort_transaction, check_not_part, describe_transaction, list_transactions
 from semel.cli.help import application, examples
 from semel.cli.options import AsJson, Configured, Servers, check_can_ask, confirm, connect, print_json, print_table
 from semel.cli.txn.heal import heal
@@ -117,6 +117,7 @@ def abort(
     with connect(bootstrap_server, command_config) as client:
         info = describe_transaction(client, transactional_id)
         show(console, info)
+        check_not_part(info)
         if info.transaction.state == "Ongoing":
             console.print(
                 "\nIts rows will never be visible, its group offsets are dropped, and readers continue after it."

@@ -9,13 +9,21 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from semel.admin.txn import TransactionInfo, commit_transaction, describe_transaction, list_transactions
+from semel.admin.txn import (
+    TransactionInfo,
+    check_not_part,
+    commit_transaction,
+    describe_transaction,
+    end_parts,
+    list_transactions,
+)
 from semel.cli.options import AsJson, Configured, Servers, check_can_ask, confirm, connect, print_json, properties_of
 from semel.cli.txn.show import json_value, show, whose
 from semel.cluster import Cluster
 from semel.errors import ConfigError
 from semel.extras import needs_extras
-from semel.transaction.transactional_id import check_prefix
+from semel.transaction.progress.topic import DEFAULT_TOPIC
+from semel.transaction.transactional_id import IdKind, check_prefix
 from semel.transaction.two_phase.prepared import Prepared
 from semel.transaction.two_phase.recovery import Recovered
 
@@ -44,6 +52,7 @@ def commit(
     with connect(bootstrap_server, command_config) as client:
         info = describe_transaction(client, transactional_id)
         show(console, info)
+        check_not_part(info)
         if info.prepared:
             console.print("\nIts rows become visible for ever. Commit it only if that is the decision.")
             confirm(
@@ -66,26 +75,34 @@ def sweep(
     database: Annotated[
         str | None, typer.Option(help="The database of an outbox, as an SQLAlchemy URL.", envvar="SEMEL_DATABASE")
     ] = None,
+    progress_topic: Annotated[str, typer.Option(help="The topic that keeps the progress of a query.")] = DEFAULT_TOPIC,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """End all prepared transactions of a prefix: commit the decided ones, abort the others.
 
     It is for a program that does not start any more. The decisions come from `--decisions` or `--database`. Without
-    them the command only lists the transactions, and the status is 1 if there are any.
+    them the command only lists the transactions, and the status is 1 if there are any. About the parts of a query
+    that writes by `format("semel")`, its progress decides.
 
-    Stop the program first. The command fences a running outbox, but not a program that keeps its decisions in a file.
+    Stop the program first. The command fences a running outbox and a running query, but not a program that keeps its
+    decisions in a file.
     """
     if decisions is not None and database is not None:
         raise typer.BadParameter("give --decisions or --database, not both")
-    asks = (decisions is not None or database is not None) and not yes
-    check_can_ask(as_json=as_json, asks=asks)
+    check_can_ask(as_json=as_json, asks=(decisions is not None or database is not None) and not yes)
     check_prefix(prefix)
     console = Console(soft_wrap=True, quiet=as_json)
     made = _read(decisions) if decisions is not None else []
     with connect(bootstrap_server, command_config) as client:
         prepared = [one for one in list_transactions(client) if one.name.prefix == prefix and one.prepared]
-    _name(console, prefix, prepared)
+        _name(console, prefix, prepared)
+        if any(one.name.kind is IdKind.TASK for one in prepared):
+            check_can_ask(as_json=as_json, asks=not yes)
+            console.print("The progress decides which parts of a batch are committed. A running query is fenced.")
+            confirm(console, "End them?", "Nothing was changed.", yes=yes)
+            _report(console, prepared, end_parts(client, prefix, progress_topic), as_json=as_json)
+            return
     if decisions is None and database is None:
         if as_json:
             print_json({"prepared": [json_value(one) for one in prepared], "committed": [], "aborted": []})
@@ -98,6 +115,10 @@ def sweep(
     with Cluster(properties_of(bootstrap_server, command_config)) as cluster:
         end: Callable[[], Recovered] = lambda: cluster.recover(prefix, lambda _: made)  # noqa: E731
         recovered = _recover_outbox(database, cluster, prefix) if database is not None else end()
+    _report(console, prepared, recovered, as_json=as_json)
+
+
+def _report(console: Console, prepared: Sequence[TransactionInfo], recovered: Recovered, *, as_json: bool) -> None:
     committed = [one.transactional_id for one in recovered.committed]
     if as_json:
         print_json(
@@ -116,8 +137,9 @@ def _name(console: Console, prefix: str, prepared: Sequence[TransactionInfo]) ->
     for one in prepared:
         show(console, one)
         console.print()
-    if prepared:
-        console.print(f"{', '.join(map(whose, prepared))}: decided in the program's store, if at all")
+    units = [one for one in prepared if one.name.kind is IdKind.UNIT]
+    if units:
+        console.print(f"{', '.join(map(whose, units))}: decided in the program's store, if at all")
 
 
 def _read(file: Path) -> list[Prepared]:

@@ -26,7 +26,9 @@ def show(console: Console, info: TransactionInfo) -> None:
         facts.add_row("age, timeout", f"{age(info)}, {timeout(info)}")
         shown = ", ".join(f"{topic}-{index}" for topic, index in transaction.partitions)
         facts.add_row("partitions", shown or "none yet, or none that this login may describe")
-    if info.prepared:
+    if info.name.kind is IdKind.TASK:
+        facts.add_row("decided", f"by the progress of {info.name.prefix}: its next start ends it")
+    elif info.prepared:
         facts.add_row("decided", "not known here: the decision is in its program's store (a file, a database)")
     print_table(console, facts)
     if info.held:

@@ -8,6 +8,7 @@
 ``differences``        what keeps it from continuing from the progress
 ``progress_mismatch``  what a refusal says, and the ways out
 ``batch_writer``       one DataFrame in one transaction
+``columns``            the columns that are written
 ``encode_stage``       rows to record batches, before the shuffle
 ``write_stage``        the tasks that write with tickets
 ``options``            its options

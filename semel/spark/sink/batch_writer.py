@@ -15,20 +15,17 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from itertools import accumulate
 
 from pyspark.sql import DataFrame
-from pyspark.sql import types as t
 
-from semel.errors import ConfigError
 from semel.records.codecs import Codec
-from semel.settings import nearest
 from semel.spark.job.proof import FORGOTTEN, STALE, Proof
 from semel.spark.job.run import cancel_jobs_after
 from semel.spark.jvm import lineage, versions
 from semel.spark.metrics.meter import TopicTotals
 from semel.spark.sink import write_stage
+from semel.spark.sink.columns import written_columns
 from semel.spark.sink.encode_stage import COLUMNS, Encoder
 from semel.spark.sink.options import SinkOptions
 from semel.spark.sink.progress_mismatch import OutputCheck, output_ids
@@ -50,18 +47,6 @@ log = logging.getLogger("semel.spark")
 #: Tags after which no retry in the same call helps: the outcome of the transaction is unknown, or a retry would read
 #: the same torn rows.
 NOT_AGAIN = ("OUTCOME_UNKNOWN", STALE, FORGOTTEN)
-#: The columns that are written, and their types. Those of the source that are dropped, so that what was read can be
-#: written; any other column is refused, since it would silently be lost.
-_HEADERS = t.ArrayType(t.StructType([t.StructField("key", t.StringType()), t.StructField("value", t.BinaryType())]))
-_TAKES: dict[str, tuple[type[t.DataType], ...]] = {
-    "key": (t.StringType, t.BinaryType),
-    "value": (t.StringType, t.BinaryType),
-    "topic": (t.StringType,),
-    "partition": (t.IntegerType,),
-    "timestamp": (t.TimestampType,),
-    "headers": (t.ArrayType,),
-}
-_DROPPED = ("offset", "timestampType")
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +163,7 @@ class _Placement:
 
 
 def _placed(client: Client, options: SinkOptions, work: BatchJob) -> _Placement:
-    df = _checked_columns(work.df, options.topic, options.topics)
+    df = _only_written(work.df, options)
     topics = describe_output_topics(client, options.outputs, client.deadline())
     one_task = work.progress.run is not None and lineage.is_one_partition(work.df)
     placement = _place(df, client, topics, options, turn=work.number, one_task=one_task)
@@ -189,6 +174,12 @@ def _placed(client: Client, options: SinkOptions, work: BatchJob) -> _Placement:
         len(placement.shares),
     )
     return placement
+
+
+def _only_written(df: DataFrame, options: SinkOptions) -> DataFrame:
+    written = written_columns(df.schema, options.topic, options.topics)
+    # each plan that Spark makes costs a batch some milliseconds
+    return df if sorted(written) == sorted(df.schema.names) else df.select(*written)
 
 
 def _place(
@@ -226,71 +217,3 @@ def _place(
     encoded = df.mapInArrow(SealedStage(*pack(encoder)), COLUMNS)
     shuffled = versions.current().repartition_by_slot(encoded, tasks, "slot")
     return _Placement(shuffled, shares, topics, WriteSettings(None, tuple(topics), encoded=True))
-
-
-# ---- the columns, by Spark's own Kafka sink
-
-
-def _checked_columns(df: DataFrame, topic: str | None, topics: tuple[str, ...]) -> DataFrame:
-    """Return a DataFrame with only the columns that are written.
-
-    Raises :class:`ConfigError` before anything is read or written.
-    """
-    schema = df.schema
-    extra = [column.name for column in schema if column.name not in (*_TAKES, *_DROPPED)]
-    if "value" not in schema.names:
-        (near,) = get_close_matches("value", extra, n=1) or ("",)
-        hint = f"; rename {near!r}, if that is it" if near else ""
-        raise ConfigError(
-            f"there is no column value among {', '.join(schema.names)}. Nothing was written. Give one that name, such"
-            f" as to_json(struct(*)){hint}.",
-            tag="VALUE_MISSING",
-        )
-    if extra:
-        hint = nearest(extra[0], [name for name in _TAKES if name not in schema.names])
-        raise ConfigError(
-            f"column {', '.join(extra)} would be lost{hint.rstrip('?')}: a Kafka record has key, value, topic,"
-            " partition, timestamp and headers. Nothing was written. Put it into value (to_json(struct(*))), or drop"
-            " it.",
-            tag="EXTRA_COLUMN",
-        )
-    for column in schema:
-        if column.name in _TAKES:
-            _check_type(column)
-    written = [name for name in _TAKES if name in schema.names and not (name == "topic" and topic is not None)]
-    if topic is None and "topic" not in written:
-        raise ConfigError(
-            "there is neither an option topic nor a column topic. Nothing was written. Say where the rows go.",
-            tag="TOPIC_MISSING",
-        )
-    if topic is None and not topics:
-        raise ConfigError(
-            "rows name their topic in a column, and the option topics is missing. Nothing was written. List all"
-            " topics that the column may name"
-            ' (topics="a,b"): their partitions are added to the transaction before the first row is seen.',
-            tag="TOPICS_MISSING",
-        )
-    if sorted(written) == sorted(schema.names):
-        return df  # each plan that Spark makes costs a batch some milliseconds
-    return df.select(*written)
-
-
-def _check_type(column: t.StructField) -> None:
-    fits = isinstance(column.dataType, _TAKES[column.name])
-    if column.name == "headers" and fits:
-        fits = _plain(column.dataType) == _plain(_HEADERS)
-    if not fits:
-        takes = (
-            "array<struct<key:string,value:binary>>"
-            if column.name == "headers"
-            else " or ".join(c.typeName() for c in _TAKES[column.name])
-        )
-        raise ConfigError(
-            f"column {column.name} is {column.dataType.simpleString()}, and a Kafka record takes {takes}. Nothing was"
-            " written. Cast it.",
-            tag="COLUMN_TYPE",
-        )
-
-
-def _plain(headers: t.DataType) -> str:
-    return headers.simpleString()

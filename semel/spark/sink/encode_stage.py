@@ -140,20 +140,22 @@ def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(kept)
 
 
-def by_topic(rows: pa.Table, topic: str | None, known: Mapping[str, object]) -> list[tuple[str, pa.Table]]:
-    """Return the rows of each topic. Raise :class:`ConfigError` for a topic that is not in ``known``."""
+def by_topic(rows: pa.Table, topic: str | None, known: Mapping[str, object] | None) -> list[tuple[str, pa.Table]]:
+    """Return the rows of each topic. Raise :class:`ConfigError` for a topic that is not in ``known``, if that is
+    given.
+    """
     if topic is not None:
         return [(topic, rows)]
     names = rows.column("topic")
     found = {one.as_py(): one for one in names.unique()}
-    unknown = [name for name in found if name not in known]
+    unknown = [name for name in found if name is None or (known is not None and name not in known)]
     if None in unknown:
         raise ConfigError(
             "a row has no topic: its column topic is null. Nothing of this batch is visible. Give it one (coalesce),"
             " leave such rows out, or give the sink the option topic.",
             tag="NO_TOPIC",
         )
-    if unknown:
+    if unknown and known is not None:
         raise ConfigError(
             f"a row names topic {unknown[0]!r}, which is not among topics={','.join(sorted(known))}. Nothing of this"
             " batch is visible. Add it to topics, if these rows are to go there. If topic is the column of the"

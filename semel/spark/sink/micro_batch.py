@@ -18,7 +18,7 @@ from semel.spark.jvm.values import Execution, OffsetLogEntry, Plan, Settings, So
 from semel.spark.source_offset import SourceOffset, parse
 from semel.transaction.progress.record import KafkaSource, OpaqueSource, Source, TopicEnd
 
-__all__ = ["MicroBatch", "PlannedBatch", "Query", "SourceBatch", "observe", "source_batch"]
+__all__ = ["MicroBatch", "PlannedBatch", "Query", "SourceBatch", "observe", "position", "source_batch", "texts_of"]
 
 #: What Spark itself writes into its offset log for a source that has no offset yet.
 NO_OFFSET = "-"
@@ -139,8 +139,8 @@ class MicroBatch:
             entry = streaming_query.offset_log_entry(self.query.execution, number)
             if entry is None:
                 return None
-            texts = _texts(entry, sources)
-        return tuple(_position(info, text, f"offsets/{number}") for info, text in zip(sources, texts, strict=True))
+            texts = texts_of(entry, sources)
+        return tuple(position(info, text, f"offsets/{number}") for info, text in zip(sources, texts, strict=True))
 
     def reads(self, cluster: str) -> set[str]:
         """Return the topics of this cluster that it reads."""
@@ -186,8 +186,8 @@ def _batch(query: Query, number: int, before: OffsetLogEntry | None, end: Offset
         raise _not_logged(query, number)
     if before is None and number > 0:
         raise _not_logged(query, number - 1)
-    ends = _texts(end, query.sources)
-    starts = _texts(before, query.sources) if before is not None else tuple(None for _ in query.sources)
+    ends = texts_of(end, query.sources)
+    starts = texts_of(before, query.sources) if before is not None else tuple(None for _ in query.sources)
     sources = tuple(
         source_batch(info, number, start, text) for info, start, text in zip(query.sources, starts, ends, strict=True)
     )
@@ -203,7 +203,7 @@ def _not_logged(query: Query, batch: int) -> DataLoss:
     )
 
 
-def _texts(entry: OffsetLogEntry, sources: tuple[SourceInfo, ...]) -> tuple[str | None, ...]:
+def texts_of(entry: OffsetLogEntry, sources: tuple[SourceInfo, ...]) -> tuple[str | None, ...]:
     """Return the texts of a log entry by source: by position in version 1, by key in version 2 (without sources that
     the query no longer has).
     """
@@ -214,14 +214,14 @@ def _texts(entry: OffsetLogEntry, sources: tuple[SourceInfo, ...]) -> tuple[str 
 def source_batch(info: SourceInfo, batch: int, start: str | None, end: str | None) -> SourceBatch:
     """One source's part of a batch, from the texts of the log: its start is made whole with ``began``."""
     if not info.ours or end is None:
-        before = _position(info, start, f"offsets/{batch - 1}") if batch > 0 else None
-        return SourceBatch(info.name, before, _position(info, end, f"offsets/{batch}"), None)
+        before = position(info, start, f"offsets/{batch - 1}") if batch > 0 else None
+        return SourceBatch(info.name, before, position(info, end, f"offsets/{batch}"), None)
     ended = parse(end, f"offsets/{batch}")
     started = parse(start, f"offsets/{batch - 1}") if start is not None else None
     return SourceBatch(info.name, _start(info, started, ended), _end(info, ended), _began(info, ended))
 
 
-def _position(info: SourceInfo, text: str | None, where: str) -> Source | None:
+def position(info: SourceInfo, text: str | None, where: str) -> Source | None:
     """Return a source's end as a position.
 
     A named source that the log lacks has none; one by position keeps its place with Spark's own sign.

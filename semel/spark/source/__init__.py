@@ -1,7 +1,7 @@
 """The source: ``format("semel")``, batch and streaming.
 
 ================  ====================================================================================================
-``datasource``    what Spark calls: readers, partitions, offsets
+``readers``       what Spark calls: readers, partitions, offsets
 ``options``       its options: those of Spark's ``kafka`` source
 ``selection``     which topics and partitions are asked for
 ``stream``        where the batches of a streaming query start and end

@@ -16,7 +16,7 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["pyspark.worker"]:
         for name in (
             "pyspark.worker",
-            "semel.spark.source.datasource",
+            "semel.spark.source.readers",
             "semel.spark.sink.write_stage",
         ):
             importlib.import_module(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from semel.errors import ConfigError
@@ -10,6 +10,7 @@ from semel.read.claimed_log import settle
 from semel.read.raw_log import EndMarker, LogRecord
 from semel.transaction.progress.record import Progress, RecordedOutcome, claimed_from, key_head
 from semel.transaction.ticket import Written
+from semel.transaction.two_phase.prepared import Prepared
 from semel.wire.metadata import TopicPartition, by_topic
 
 __all__ = ["ProgressLog", "ProgressRecord", "check_not_moved", "complete", "parse_progress_log"]
@@ -82,6 +83,27 @@ class ProgressLog:
                     )
         return by_group
 
+    def after(self, before: ProgressLog) -> ProgressLog:
+        """Return both, of which this one was read later."""
+        return ProgressLog(before.records + self.records, before.others + self.others, before.decided + self.decided)
+
+    def newest_below(self, offset: int) -> ProgressLog:
+        """Return what still matters of the records below ``offset``: the newest committed one, and what was decided."""
+        mine, others = (
+            tuple([one for one in records if one.committed and one.offset < offset][-1:])
+            for records in (self.records, self.others)
+        )
+        return ProgressLog(mine, others, self.decided)
+
+    @property
+    def enlisting(self) -> ProgressRecord | None:
+        """The newest committed record of any scope, if it enlists.
+
+        What older ones enlist has ended: each takeover ends it, and nothing is committed before that.
+        """
+        last = max((one for one in self.everything if one.committed), key=lambda one: one.offset, default=None)
+        return last if last is not None and last.progress.enlisted else None
+
     def outcome_of(self, producer_id: int, epoch: int) -> bool | None:
         """Return how the transaction of this identity ended, by its newest record: committed, aborted, or None without
         a record.
@@ -102,9 +124,10 @@ def complete(
     before: ProgressRecord | None,
     wrote: Mapping[TopicPartition, Written],
     groups: Mapping[str, Collection[TopicPartition]],
+    enlisted: Sequence[Prepared] = (),
 ) -> Progress:
     """Return the record that a transaction writes: the caller's position, or the previous number plus one; where its
-    rows lie; and the partitions whose offsets it commits.
+    rows lie; the partitions whose offsets it commits; and what it decides for.
     """
     if progress is None:
         last = before.progress.batch if before is not None else None
@@ -115,7 +138,7 @@ def complete(
     at = {group: {t: tuple(indexes) for t, indexes in by_topic(parts).items()} for group, parts in groups.items()}
     # what a later version of semel has put into the record stays in it (PROTOCOL 1)
     kept = before.progress.extra if before is not None else {}
-    return replace(progress, wrote=rows, groups=at, extra={**kept, **progress.extra})
+    return replace(progress, wrote=rows, groups=at, enlisted=tuple(enlisted), extra={**kept, **progress.extra})
 
 
 def parse_progress_log(events: Iterable[LogRecord | EndMarker], key: bytes, where: str) -> ProgressLog:

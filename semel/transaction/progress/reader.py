@@ -15,11 +15,12 @@ from semel.transaction.progress.record import Progress, is_progress_key
 from semel.transaction.progress.settings import PARTITIONS
 from semel.transaction.progress.topic import DEFAULT_TOPIC, ProgressTopic
 from semel.wire.api.offsets import EARLIEST, LATEST, list_offsets
+from semel.wire.api.transactions import Identity
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import Topic
 
-__all__ = ["committed_progress", "holds_progress", "read_everything", "snapshot"]
+__all__ = ["committed_progress", "holds_progress", "outcome_of", "read_everything", "snapshot"]
 
 
 def committed_progress(
@@ -49,6 +50,29 @@ def committed_progress(
         " final. Nothing was read. (1) Stop the query that uses it, or wait for its transaction.timeout.ms. (2) If it"
         " stays open, its marker was lost: start that query again, which heals it.",
         tag="PROGRESS_OPEN",
+    )
+
+
+def outcome_of(
+    client: Client, identity: Identity, scope: str, progress_topic: str, deadline: Deadline | None = None
+) -> bool | None:
+    """Return whether the transaction of this identity was committed, by its record. None without one: it has left none,
+    or a newer one has replaced it.
+
+    Raises :class:`Retriable` if it stays open.
+    """
+    deadline = deadline or client.deadline()
+    progress = ProgressTopic(client, identity.transactional_id, scope, progress_topic)
+    for _ in deadline.attempts():
+        settled = read_everything(progress, client.deadline())
+        mine = [r for r in settled.records if (r.producer_id, r.epoch) == (identity.producer_id, identity.epoch)]
+        if not mine or mine[-1].committed is not None:
+            return mine[-1].committed if mine else None
+    raise Retriable(
+        f"the transaction of {identity.transactional_id!r} at epoch {identity.epoch} is still open after"
+        f" {deadline.timeout_ms:.0f} ms. It is not known whether the batch was committed. Start the query again: it"
+        " finds out.",
+        tag="OUTCOME_UNKNOWN",
     )
 
 

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from semel.errors import DataLoss, Unsupported
+from semel.errors import ConfigError, DataLoss, Unsupported
 from semel.strict_json import is_version, of_kind, read_object, write_object
+from semel.transaction.two_phase.prepared import Prepared
 
 __all__ = [
     "LOOK",
@@ -35,6 +36,8 @@ __all__ = [
 ]
 
 VERSION = 1
+#: Of a record that enlists: a semel that does not know what that means must refuse it.
+ENLISTING_VERSION = 2
 CLAIM_VERSION = 2
 _SIMPLE: dict[str, type] = {"query": str, "run": str, "batch": int, "moved": str}
 
@@ -80,7 +83,8 @@ class Progress:
 
     ``wrote`` holds first and last offset by topic and partition, ``groups`` the partitions of each group whose offsets
     it commits. ``outputs`` are the ids of the topics that the batch was to be written to, also of those that got no
-    row. ``moved`` names the prefix that has taken over this one. ``extra`` are keys that this version does not know:
+    row. ``enlisted`` are the prepared transactions for which this one decides: they are committed because it is.
+    ``moved`` names the prefix that has taken over this one. ``extra`` are keys that this version does not know:
     they are kept. With ``forgotten`` it is none at all: what was there before no longer counts. Such a record has
     no value (a tombstone, which compaction removes in time, with all that it made obsolete).
     """
@@ -92,6 +96,7 @@ class Progress:
     wrote: Mapping[str, Mapping[int, tuple[int, int]]] = field(default_factory=dict)
     groups: Mapping[str, Mapping[str, tuple[int, ...]]] = field(default_factory=dict)
     outputs: Mapping[str, str] = field(default_factory=dict)
+    enlisted: tuple[Prepared, ...] = ()
     moved: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
     forgotten: bool = False
@@ -115,7 +120,7 @@ class Progress:
 
     def encode(self) -> bytes:
         """Encode as JSON with sorted keys."""
-        value: dict[str, Any] = {**self.extra, "v": VERSION}
+        value: dict[str, Any] = {**self.extra, "v": ENLISTING_VERSION if self.enlisted else VERSION}
         for name in _SIMPLE:
             if getattr(self, name) is not None:
                 value[name] = getattr(self, name)
@@ -127,6 +132,8 @@ class Progress:
             }
         if self.outputs:
             value["outputs"] = dict(self.outputs)
+        if self.enlisted:
+            value["enlisted"] = [prepared.as_dict() for prepared in self.enlisted]
         return write_object(value)
 
     @classmethod
@@ -138,7 +145,13 @@ class Progress:
         """
         try:
             value = read_object(text)
-            _check_version(value.pop("v"), where)
+            version = value.pop("v")
+            enlists = is_version(version, ENLISTING_VERSION)
+            if not enlists:
+                _check_version(version, where)
+            enlisted = tuple(Prepared.parse(write_object(row)) for row in value.pop("enlisted", ()))
+            if bool(enlisted) != enlists:
+                raise ValueError("a version that does not fit what is enlisted")
             sources = tuple(_source(row) for row in value.pop("sources", ()))
             wrote = {
                 t: {int(p): _ends(ends) for p, ends in parts.items()} for t, parts in value.pop("wrote", {}).items()
@@ -149,9 +162,17 @@ class Progress:
             }
             outputs = {topic: of_kind(str, id) for topic, id in value.pop("outputs", {}).items()}
             simple_fields = {name: _maybe(kind, value.pop(name, None)) for name, kind in _SIMPLE.items()}
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ConfigError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise _damaged(where, error) from None
-        return cls(**simple_fields, sources=sources, wrote=wrote, groups=groups, outputs=outputs, extra=value)
+        return cls(
+            **simple_fields,
+            sources=sources,
+            wrote=wrote,
+            groups=groups,
+            outputs=outputs,
+            enlisted=enlisted,
+            extra=value,
+        )
 
 
 @dataclass(frozen=True, slots=True)

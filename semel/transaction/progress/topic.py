@@ -60,12 +60,17 @@ class Presence(Enum):
 class ProgressTopic:
     """The progress of one prefix and scope."""
 
-    def __init__(self, client: Client, prefix: str, scope: str, name: str = DEFAULT_TOPIC) -> None:
+    def __init__(
+        self, client: Client, prefix: str, scope: str, name: str = DEFAULT_TOPIC, *, resumes: bool = False
+    ) -> None:
         self._client = client
         self._prefix = prefix
         self.name = name
         self.key = progress_key(prefix, scope)
         self.partition: TopicPartition = (name, partition_of(prefix.encode(), PARTITIONS))
+        #: Whether a later read resumes where nothing before is open: for an owner that takes over again and again.
+        self._resumes = resumes
+        self._read_to = (UUID(int=0), 0, ProgressLog(()))
         self._topic = InternalTopic(
             name,
             f"the progress topic {name!r}",
@@ -193,7 +198,15 @@ class ProgressTopic:
     def read(self, end: int, deadline: Deadline) -> ProgressLog:
         """All records of this key below offset ``end``, settled by the markers below it."""
         where = f"{self.partition[0]}-{self.partition[1]}"
-        return parse_progress_log(read_raw(self._client, self.partition, end, deadline), self.key, where)
+        topic, start, before = self._read_to
+        resumed = self._resumes and topic == self.topic_id and start <= end
+        events = read_raw(self._client, self.partition, end, deadline, start=start if resumed else None)
+        log = parse_progress_log(events, self.key, where)
+        log = log.after(before) if resumed else log
+        if self._resumes:
+            settled = min((record.offset for record in log.open), default=end)
+            self._read_to = (self.topic_id, settled, log.newest_below(settled))
+        return log
 
     def presence(self, deadline: Deadline) -> Presence:
         """Return whether earlier progress is complete. Every owner leaves a claim, of which compaction keeps the
@@ -206,6 +219,8 @@ class ProgressTopic:
         """
         if not self.exists(deadline):
             return Presence.NEVER_USED
+        if self._resumes and self._read_to[0] == self.topic_id and self._read_to[1]:
+            return Presence.COMPLETE
         begins = self._begins = self._claim_begins = self._beginning(deadline)
         where = f"{self.partition[0]}-{self.partition[1]}"
         head, claims, claimed = key_head(self.key), claim_key(self._prefix), None

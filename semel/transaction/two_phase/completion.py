@@ -6,10 +6,10 @@ the id was used again or has expired, the markers after the rows say how it ende
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from semel.errors import AbortAndRetry, ConfigError, DataLoss, Fenced, Retriable
+from semel.errors import AbortAndRetry, ConfigError, DataLoss, Fenced, Retriable, SemelError
 from semel.read.ranges import id_text, parse_id
 from semel.read.raw_log import EndMarker, end_after
 from semel.steps import TwoPhaseStep, reached
@@ -26,7 +26,7 @@ from semel.wire.deadline import Deadline
 from semel.wire.error_codes import name
 from semel.wire.metadata import Leaders, TopicPartition, named
 
-__all__ = ["abort", "await_end", "check_cluster", "commit"]
+__all__ = ["abort", "abort_all", "await_end", "check_cluster", "commit", "commit_all", "raise_gravest"]
 
 _OTHER_END = 48
 #: For the messages of what is found missing before it is committed.
@@ -87,6 +87,36 @@ def abort(client: Client, prepared: Prepared) -> Identity | None:
         )
     await_end(client, prepared.identity, following, _existing(client, prepared, deadline), deadline, commit=False)
     return following
+
+
+def commit_all(client: Client, decided: Iterable[Prepared], *, checked: bool = False) -> None:
+    """Commit all of them. What one raises is raised once the others are ended, a :class:`DataLoss` before the rest."""
+    _end_all(decided, lambda one: commit(client, one, checked=checked))
+
+
+def abort_all(client: Client, prepared: Iterable[Prepared]) -> None:
+    """Abort all of them, as :func:`commit_all` commits."""
+    _end_all(prepared, lambda one: abort(client, one))
+
+
+def _end_all(prepared: Iterable[Prepared], finish: Callable[[Prepared], object]) -> None:
+    failed: list[SemelError] = []
+    for one in prepared:
+        try:
+            finish(one)
+        except SemelError as error:  # the others are decided too, and may expire
+            failed.append(error)
+    raise_gravest(failed)
+
+
+def raise_gravest(failed: Sequence[SemelError]) -> None:
+    """Raise one of these errors, if there are any: a :class:`DataLoss` before the rest, which it names."""
+    if not failed:
+        return
+    gravest, *others = sorted(failed, key=lambda error: not isinstance(error, DataLoss))
+    for other in others:
+        gravest.add_note(f"Another one could not be ended either: {other}")
+    raise gravest
 
 
 def check_cluster(client: Client, prepared: Prepared) -> None:

@@ -10,7 +10,8 @@ import time
 from semel.config import ClientConfig
 from semel.errors import SemelError
 from semel.metrics.families import Collector, Metric, MetricKind, Samples
-from semel.transaction.two_phase.recovery import open_units
+from semel.transaction.transactional_id import IdKind
+from semel.transaction.two_phase.recovery import open_prepared
 from semel.wire.client import Client
 
 __all__ = ["METRICS", "PreparedCollector"]
@@ -47,7 +48,8 @@ class PreparedCollector(Collector):
         """Ask the cluster. It opens and closes its own connection."""
         try:
             with Client(self._config) as client:
-                started = [unit.started_ms for unit in open_units(client, self._prefix)]
+                kinds = (IdKind.UNIT, IdKind.TASK)
+                started = [one.started_ms for kind in kinds for one in open_prepared(client, self._prefix, kind)]
         except SemelError as error:
             log.warning("how much is prepared under %r could not be asked: %s", self._prefix, error)
             return

@@ -50,11 +50,15 @@ class Prepared:
         return hash((self.cluster, self.transactional_id, self.producer_id, self.epoch))
 
     def __str__(self) -> str:
+        return write_object(self.as_dict()).decode()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what the text says, as an object of JSON: it may be part of another one."""
         topics: dict[str, dict[str, object]] = {}
         for (topic, index), (first, count) in sorted(self.rows.items()):
             topic_fields = topics.setdefault(topic, {"id": self.topics[topic]})
             topic_fields[str(index)] = [first, count]
-        value = {
+        return {
             "v": VERSION,
             "cluster": self.cluster,
             "id": self.transactional_id,
@@ -63,7 +67,6 @@ class Prepared:
             "prepared": self.prepared_ms,
             "until": self.until_ms,
         }
-        return write_object(value).decode()
 
     def _check_possible(self) -> None:
         """Raise ``ValueError`` for numbers and names that no broker gives."""

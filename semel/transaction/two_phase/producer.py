@@ -1,8 +1,9 @@
 """The producer of prepared transactions: an id of this process alone for each that is open (DESIGN rule 13).
 
-Ids are ``<prefix>.unit.<uuid>.<k>``. An id is reused once its last transaction has ended everywhere; until then the
-next transaction takes another ``k``. If this producer has ended it (:meth:`TwoPhaseProducer.commit`), the id continues
-with the identity in the answer of EndTxn, without InitProducerId. After a fork, or a lost answer, new ids are used.
+Ids are ``<prefix>.unit.<uuid>.<k>``, and ``<prefix>.task.<uuid>.<k>`` in tasks of Spark. An id is reused once its last
+transaction has ended everywhere; until then the next transaction takes another ``k``. If this producer has ended it
+(:meth:`TwoPhaseProducer.commit`), the id continues with the identity in the answer of EndTxn, without InitProducerId.
+After a fork, or a lost answer, new ids are used.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from semel.transaction.data_loss import still_open
 from semel.transaction.output_topics import OutputTopics
 from semel.transaction.ownership import DEFAULT_TIMEOUT_MS, longest_timeout_ms, protocol_deadline
 from semel.transaction.takeover import check_brokers
-from semel.transaction.transactional_id import check_prefix, unit_id
+from semel.transaction.transactional_id import IdKind, check_prefix, prepared_id
 from semel.transaction.two_phase import completion
 from semel.transaction.two_phase.prepared import Prepared
 from semel.transaction.two_phase.unit import Unit
@@ -75,9 +76,10 @@ class _Ready:
 class TwoPhaseProducer:
     """Begins prepared transactions under a prefix. Creating it sends nothing. One thread at a time."""
 
-    def __init__(self, client: Client, prefix: str, mode: Mode) -> None:
+    def __init__(self, client: Client, prefix: str, mode: Mode, *, kind: IdKind = IdKind.UNIT) -> None:
         self._client = client
         self._prefix = check_prefix(prefix)
+        self._kind = kind
         self._two_phase = mode is True
         self._process = -1
         self._uuid = ""
@@ -95,9 +97,11 @@ class TwoPhaseProducer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def transaction(self) -> Unit:
-        """Begin a transaction. Raises :class:`ConfigError` or :class:`~semel.errors.Unsupported` where the brokers do
-        not take two-phase commit, :class:`Retriable` if they do not answer.
+    def transaction(self, *, first: int | None = None, keys: bool = True) -> Unit:
+        """Begin a transaction. Rows without a key begin at partition ``first``; without ``keys``, all do.
+
+        Raises :class:`ConfigError` or :class:`~semel.errors.Unsupported` where the brokers do not take two-phase
+        commit, :class:`Retriable` if they do not answer.
         """
         if self._process != os.getpid():
             self._process, self._uuid, self._next = os.getpid(), str(uuid.uuid4()), 0
@@ -119,7 +123,7 @@ class TwoPhaseProducer:
                 self._outputs.forget()
 
         until_ms = None if self._two_phase else began_ms + timeout_ms
-        return Unit(self._client, identity, until_ms, self._outputs, self._deadline, ended)
+        return Unit(self._client, identity, until_ms, self._outputs, self._deadline, ended, first=first, keys=keys)
 
     def commit(self, prepared: Prepared) -> None:
         """Commit what this producer has prepared. As :meth:`Cluster.commit`, with fewer requests now and in the next
@@ -194,7 +198,7 @@ class TwoPhaseProducer:
                 return used.identity.transactional_id
             self._used.append(used)
         self._next += 1
-        return unit_id(self._prefix, self._uuid, self._next - 1)
+        return prepared_id(self._prefix, self._kind, self._uuid, self._next - 1)
 
     def _is_free(self, used: _Used, deadline: Deadline) -> bool:
         """Return whether its last transaction has ended, by the coordinator's word and on each partition."""

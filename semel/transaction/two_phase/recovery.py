@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from semel.errors import ConfigError, DataLoss, SemelError
+from semel.errors import ConfigError, SemelError
 from semel.steps import TwoPhaseStep, reached
 from semel.transaction.ownership import protocol_deadline
 from semel.transaction.transactional_id import IdKind, check_prefix, parse
-from semel.transaction.two_phase.completion import await_end, check_cluster, commit
+from semel.transaction.two_phase.completion import await_end, check_cluster, commit, raise_gravest
 from semel.transaction.two_phase.prepared import Prepared
 from semel.wire.api.describe_transactions import TransactionDescription, describe_all
 from semel.wire.api.transactions import Identity, end
 from semel.wire.client import Client
 
-__all__ = ["Recovered", "committed_units", "is_newer", "open_units", "recover"]
+__all__ = ["Recovered", "abort_listed", "committed_units", "identity_of", "is_newer", "open_prepared", "recover"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def recover(
     one raises is raised once all others are ended, a :class:`DataLoss` before the rest.
     """
     check_prefix(prefix)
-    units = open_units(client, prefix)
+    units = open_prepared(client, prefix, IdKind.UNIT)
     reached(TwoPhaseStep.LISTED, prefix)
     decided = list(decide(units))
     for prepared in decided:
@@ -63,18 +63,14 @@ def recover(
         except SemelError as error:  # the others are decided too, and may expire
             failed.append(error)
     kept = {prepared.identity for prepared in decided}
-    aborted = _abort([description for description in units if _identity(description) not in kept], client, failed)
-    if failed:
-        gravest, *others = sorted(failed, key=lambda error: not isinstance(error, DataLoss))
-        for other in others:
-            gravest.add_note(f"Another one could not be ended either: {other}")
-        raise gravest
+    aborted = abort_listed(client, [one for one in units if identity_of(one) not in kept], failed)
+    raise_gravest(failed)
     return Recovered(decided, sorted(aborted))
 
 
-def open_units(client: Client, prefix: str) -> list[TransactionDescription]:
-    """Return the transactions of ``prefix`` that are prepared, or may still be."""
-    return describe_all(client, states=("Ongoing",), wanted=_units_of(prefix))
+def open_prepared(client: Client, prefix: str, kind: IdKind) -> list[TransactionDescription]:
+    """Return the transactions of ``prefix`` that are prepared, or may still be: those of its tasks or its units."""
+    return describe_all(client, states=("Ongoing",), wanted=_of_prefix(prefix, kind))
 
 
 def committed_units(client: Client, prefix: str) -> list[Identity]:
@@ -85,7 +81,9 @@ def committed_units(client: Client, prefix: str) -> list[Identity]:
     """
     return [
         Identity(description.transactional_id, description.producer_id, description.epoch - 1)
-        for description in describe_all(client, states=("PrepareCommit", "CompleteCommit"), wanted=_units_of(prefix))
+        for description in describe_all(
+            client, states=("PrepareCommit", "CompleteCommit"), wanted=_of_prefix(prefix, IdKind.UNIT)
+        )
     ]
 
 
@@ -98,28 +96,29 @@ def is_newer(unit: Identity, newest: Identity | None) -> bool:
     return unit.epoch >= 0  # an id that has expired, or has used up its epochs, has another producer id
 
 
-def _units_of(prefix: str) -> Callable[[str], bool]:
+def _of_prefix(prefix: str, kind: IdKind) -> Callable[[str], bool]:
     def wanted(transactional_id: str) -> bool:
         name = parse(transactional_id)
-        return name.prefix == prefix and name.kind is IdKind.UNIT
+        return name.prefix == prefix and name.kind is kind
 
     return wanted
 
 
-def _identity(description: TransactionDescription) -> Identity:
+def identity_of(description: TransactionDescription) -> Identity:
+    """Return the identity that ends it."""
     return Identity(description.transactional_id, description.producer_id, description.epoch)
 
 
-def _abort(listed: Sequence[TransactionDescription], client: Client, failed: list[SemelError]) -> list[str]:
+def abort_listed(client: Client, listed: Sequence[TransactionDescription], failed: list[SemelError]) -> list[str]:
     """Abort these, by the epochs listed, and wait until readers are past them. Returns the ids that were aborted here.
 
-    All ends are sent before the first one is awaited.
+    All ends are sent before the first one is awaited. What could not be ended is added to ``failed``.
     """
     ended: list[tuple[TransactionDescription, Identity]] = []
     for description in listed:
         reached(TwoPhaseStep.ABORT_SENT, description.transactional_id)
         try:
-            answer = end(client, _identity(description), commit=False, deadline=protocol_deadline(client))
+            answer = end(client, identity_of(description), commit=False, deadline=protocol_deadline(client))
         except SemelError as error:
             failed.append(error)
             continue
@@ -132,7 +131,7 @@ def _abort(listed: Sequence[TransactionDescription], client: Client, failed: lis
     for description, following in ended:
         partitions = {(topic, index) for topic, index in description.partitions if topic in there}
         try:
-            await_end(client, _identity(description), following, partitions, protocol_deadline(client), commit=False)
+            await_end(client, identity_of(description), following, partitions, protocol_deadline(client), commit=False)
         except SemelError as error:
             failed.append(error)
     return [description.transactional_id for description, _ in ended]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
 
@@ -44,7 +44,7 @@ class Unit:
 
     ``until_ms`` is when the brokers abort it (bounded), or None. ``on_end`` is called when it was prepared, or aborted:
     with the partitions that it has added, what ends it, and since when its rows are known to be there (monotonic
-    seconds).
+    seconds). Rows without a key begin at partition ``first``; without ``keys``, rows with one do so too.
     """
 
     def __init__(
@@ -55,6 +55,9 @@ class Unit:
         output_topics: OutputTopics,
         deadline: Callable[[], Deadline],
         on_end: Callable[[set[TopicPartition], Prepared | None, float], None],
+        *,
+        first: int | None = None,
+        keys: bool = True,
     ) -> None:
         self._client = client
         self._process = os.getpid()
@@ -64,7 +67,14 @@ class Unit:
         self._deadline = deadline
         self._on_end = on_end
         self._topics: dict[str, TicketTopic] = {}
-        self._writer = LocalWriter(client, Tickets(), identity=lambda: identity, add=self._add, first=identity.epoch)
+        self._writer = LocalWriter(
+            client,
+            Tickets(),
+            identity=lambda: identity,
+            add=self._add,
+            first=identity.epoch if first is None else first,
+            keys=keys,
+        )
         self._added: set[TopicPartition] = set()
         self._leaders: dict[TopicPartition, tuple[int, int]] = {}
         #: By topic the time that its oldest rows carry, in milliseconds: retention counts from there.
@@ -98,15 +108,22 @@ class Unit:
         Only the partitions that rows go to are added. Raises :class:`ConfigError` for rows that cannot be written,
         before any of these is sent, and :class:`~semel.errors.AbortAndRetry` where the transaction has ended.
         """
+        self.write({topic: rows})
+
+    def write(self, rows: Mapping[str, pa.Table | pa.RecordBatch], *, wait: bool = True) -> None:
+        """Write the rows of several topics as :meth:`send` does. :meth:`prepare` waits for them if this does not."""
         self._check_open()
-        check_columns(rows)
-        if not rows.num_rows:
-            return
-        if topic not in self._topics:
-            self._topics[topic] = self._output_topics.describe({topic}, self._deadline())[topic]
-        self._writer.send({topic: rows}, self._topics)
-        self._times[topic] = min(_newest_ms(rows), self._times.get(topic, 1 << 62))
-        reached(TwoPhaseStep.SENT, topic)
+        for table in rows.values():
+            check_columns(table)
+        rows = {topic: table for topic, table in rows.items() if table.num_rows}
+        new = rows.keys() - self._topics.keys()
+        if new:
+            facts = self._output_topics.describe(new, self._deadline())
+            self._topics.update({topic: facts[topic] for topic in new})
+        self._writer.send(rows, self._topics, wait=wait)
+        for topic, table in rows.items():
+            self._times[topic] = min(_newest_ms(table), self._times.get(topic, 1 << 62))
+            reached(TwoPhaseStep.SENT, topic)
 
     def _add(self, wanted: set[TopicPartition]) -> None:
         new = wanted - self._added

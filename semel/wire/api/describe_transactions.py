@@ -22,6 +22,7 @@ __all__ = [
     "TransactionDescription",
     "describe",
     "describe_all",
+    "describe_ids",
     "list_transactions",
     "marker_of",
     "open_transactions",
@@ -108,18 +109,36 @@ def describe_all(
     descriptions: list[TransactionDescription] = []
     for node in client.brokers():
         ids = [one for one in _listed(client, node, states, producer_ids) if wanted(one)]
-        answer = (
-            client.ask(node, DescribeTransactionsRequest(transactional_ids=sorted(ids)), (0, 0), code=lambda _: 0)
-            if ids
-            else None
-        )
-        for row in answer.transaction_states if answer is not None else ():
-            moved = error_codes.of(
-                "DescribeTransactions", row.error_code
-            ).temporary  # moved to another coordinator since the list was made
-            description = describe(client, row.transactional_id) if moved else _description(row)
-            if description is not None:
-                descriptions.append(description)
+        descriptions += _describe_on(client, node, ids)
+    return descriptions
+
+
+def describe_ids(client: Client, ids: Iterable[str], deadline: Deadline) -> list[TransactionDescription]:
+    """Return the descriptions of these ids, in one request a coordinator. Ids that none knows are left out."""
+    by_coordinator: dict[int, list[str]] = {}
+    for transactional_id, node in client.transaction_coordinators(ids, deadline).items():
+        by_coordinator.setdefault(node, []).append(transactional_id)
+    return [
+        description for node, its in by_coordinator.items() for description in _describe_on(client, node, its, deadline)
+    ]
+
+
+def _describe_on(
+    client: Client, node: int, ids: Iterable[str], deadline: Deadline | None = None
+) -> list[TransactionDescription]:
+    request = DescribeTransactionsRequest(transactional_ids=sorted(ids))
+    if not request.transactional_ids:
+        return []
+    answer = client.ask(node, request, (0, 0), code=lambda _: 0, deadline=deadline)
+    descriptions: list[TransactionDescription] = []
+    for row in answer.transaction_states:
+        # it may have moved to another coordinator since its own was looked up
+        moved = error_codes.of("DescribeTransactions", row.error_code).temporary
+        if moved:
+            client.forget(TransactionCoordinator(row.transactional_id))
+        description = describe(client, row.transactional_id, deadline) if moved else _description(row)
+        if description is not None:
+            descriptions.append(description)
     return descriptions
 
 

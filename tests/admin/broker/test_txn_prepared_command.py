@@ -16,12 +16,18 @@ from typer.testing import CliRunner, Result
 import semel
 import semel.steps
 from semel import cli
+from semel.config import ClientConfig
 from semel.database import Outbox
 from semel.sandbox import Sandbox
 from semel.sandbox.settings import TWO_PHASE_COMMIT
 from semel.steps import OutboxStep, Step
 from semel.testing.records import read
+from semel.transaction.producer import Producer
+from semel.transaction.progress.record import Progress
+from semel.transaction.transactional_id import IdKind
 from semel.transaction.two_phase.prepared import Prepared
+from semel.transaction.two_phase.producer import TwoPhaseProducer
+from semel.wire.client import Client
 from tests.support.topics import create
 
 _numbers = count(1)
@@ -170,3 +176,31 @@ def test_doctor_says_whether_every_broker_takes_them(kafka: Sandbox, store: Stor
         (found,) = [one for one in json.loads(said.output)["findings"] if one["subject"] == "two-phase commit"]
         assert words in found["found"] + found["advice"]
         assert found["verdict"] == "ok"
+
+
+def test_parts_of_a_batch_are_ended_as_its_progress_decides(store: Store) -> None:
+    """The driver is gone after its decision, and a late task has left another part."""
+    with Client(ClientConfig.parse({"bootstrap.servers": store.servers})) as client:
+        with Producer(client, store.topic, scope="query") as owner:
+            owner.take_over()
+            decided, late = (prepare_part(client, store.topic, value) for value in ("decided", "late"))
+            with owner.transaction() as txn:
+                txn.enlist([decided])
+                txn.commit(Progress(query="q", batch=3))
+        for command in ("commit", "abort"):
+            refused = store.run(command, late.transactional_id, "--yes")
+            assert refused.exit_code == 1
+            assert f"semel txn sweep {store.topic}" in str(refused.exception)
+        assert store.visible == []
+        assert store.run("sweep", store.topic, answer="n\n").exit_code == 1
+        assert len(store.listed()) == 2
+        swept = json.loads(store.run("sweep", store.topic, "--yes", "--json").output)
+        assert (swept["committed"], swept["aborted"]) == ([decided.transactional_id], [late.transactional_id])
+        assert store.visible == ["decided"]
+        assert store.listed() == []
+
+
+def prepare_part(client: Client, topic: str, value: str) -> Prepared:
+    with TwoPhaseProducer(client, topic, True, kind=IdKind.TASK) as producer, producer.transaction() as unit:
+        unit.send(topic, pa.table({"value": [value]}))
+        return unit.prepare()

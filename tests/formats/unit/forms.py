@@ -147,6 +147,7 @@ PREPARED = Prepared(
     1_795_700_000_123,
     1_795_700_900_123,
 )
+ENLISTING = Progress(query=QUERY, batch=41, enlisted=(PREPARED,))
 START, END = (KafkaSource(CLUSTER, {"in": TopicEnd(TOPIC_ID, {0: end}, {0: 0})}) for end in (90, 130))
 PLANNED = PlannedBatch(QUERY, 42, False, (SourceBatch(None, START, END, None),))
 FOREIGN = Ticket(-1, Identity("", -1, -1), (), {}, OTHER)
@@ -198,6 +199,13 @@ FORMS = [
         WITH_OUTPUTS.encode,
         partial(Progress.decode, where="semel-progress-3 offset 7"),
         {1: WITH_OUTPUTS},
+    ),
+    Form(
+        "progress-enlisting",
+        record.ENLISTING_VERSION,
+        lambda: ENLISTING.encode(),
+        partial(Progress.decode, where="semel-progress-3 offset 7"),
+        {2: ENLISTING},
     ),
     Form(
         "progress-key",

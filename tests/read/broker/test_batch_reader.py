@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from semel.errors import ConfigError, DataLoss, Retriable
-from semel.spark.source.datasource import Slice
+from semel.spark.source.readers import Slice
 from semel.wire.client import Client
 from tests.read.support.source_readers import batch_rows, topic_numbers
 from tests.read.support.source_runs import Run, add, numbers, rows_of, source, texts

@@ -8,8 +8,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from semel.spark.jvm.versions.reader_without_limits import ReaderWithoutLimits
-from semel.spark.source.datasource import StreamPlanner
 from semel.spark.source.options import SourceOptions
+from semel.spark.source.readers import StreamPlanner
 from tests.read.support.source_runs import Run, source
 
 if TYPE_CHECKING:  # Spark before 4.2 has none

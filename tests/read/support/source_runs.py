@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
 
-from semel.spark.source.datasource import SemelSource
+from semel.spark.data_source import SemelDataSource
 from tests.support.other_client import produce
 
 if TYPE_CHECKING:  # Spark before 4.2 has none
@@ -22,8 +22,8 @@ if TYPE_CHECKING:  # Spark before 4.2 has none
 Row = tuple[str, int, int, bytes | None]
 
 
-def source(servers: str, options: dict[str, Any]) -> SemelSource:
-    return SemelSource(
+def source(servers: str, options: dict[str, Any]) -> SemelDataSource:
+    return SemelDataSource(
         CaseInsensitiveDict(
             {"kafka.bootstrap.servers": servers, **{name: str(value) for name, value in options.items()}}
         )
@@ -41,7 +41,7 @@ def rows_of(reader: Any, partitions: list[InputPartition]) -> list[Row]:
     return found
 
 
-def _reader(made: SemelSource) -> Any:
+def _reader(made: SemelDataSource) -> Any:
     """The reader of this Spark: with limits, from 4.2 on."""
     return made.streamReader(made.schema())
 

@@ -21,7 +21,7 @@ OTHER = "0.0.7"
 UNKNOWN_THERE = (
     "spark/sink/write_stage.py",
     "spark/sink/encode_stage.py",
-    "spark/source/datasource.py",
+    "spark/source/readers.py",
     "transaction/participant.py",
     "read/ranges.py",
 )

@@ -36,8 +36,13 @@ def start(spark: SparkSession, copy: Copy) -> StreamingQuery:
         names = f.array(*map(f.lit, copy.topics))
         number = f.get_json_object(f.col("value").cast("string"), "$.id").cast("int")
         rows = rows.withColumn("topic", names[(number / 2).cast("int") % len(copy.topics)])
-    sink = KafkaSink(transactionalIdPrefix=copy.prefix, **where, **kafka, **copy.sink)
-    return bounded_runs.start(rows.writeStream.foreachBatch(sink).option("checkpointLocation", copy.checkpoint))
+    options = {"transactionalIdPrefix": copy.prefix, **where, **kafka, **copy.sink}
+    writer = (
+        rows.writeStream.format("semel").options(**options)
+        if copy.task_scope
+        else rows.writeStream.foreachBatch(KafkaSink(**options))
+    )
+    return bounded_runs.start(writer.option("checkpointLocation", copy.checkpoint))
 
 
 def main(copies: list[Copy]) -> None:

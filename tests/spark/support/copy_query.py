@@ -89,15 +89,20 @@ class Line:
         rows: DataFrame | None = None,
         around: Callable[[KafkaSink], Callback] | None = None,
         mode: str = "append",
+        task_scope: bool = False,
         **options: Any,
     ) -> None:
-        """One run to its end.
+        """One run to its end. With ``task_scope`` it writes by ``format("semel")``.
 
         Raises our error if one of ours ended it, :class:`Crashed` if ``around``'s callback did.
         """
         rows = self.rows(**(reading or {})).select("key", "value") if rows is None else rows
-        sink = self.sink(**options)
-        writer = rows.writeStream.foreachBatch(around(sink) if around else sink).outputMode(mode)
+        if task_scope:
+            where = {"topic": self.target, "transactionalIdPrefix": self.prefix, **self.kafka_options, **options}
+            writer = rows.writeStream.format("semel").options(**where).outputMode(mode)
+        else:
+            sink = self.sink(**options)
+            writer = rows.writeStream.foreachBatch(around(sink) if around else sink).outputMode(mode)
         writer = writer.option("checkpointLocation", str(checkpoint or self.checkpoint))
         try:
             bounded_runs.finish(bounded_runs.start(writer.queryName(name) if name else writer))

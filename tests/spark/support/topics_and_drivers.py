@@ -41,6 +41,7 @@ class Copy(Argument):
 
     ``kafka`` are properties that both ends are given beside what is said here, or in its place. ``min_records`` is what
     a reading task gets at least: 1 has a task for each partition, and keyed rows shuffled, however few there are.
+    ``task_scope`` writes by ``format("semel")``, and not by ``KafkaSink``.
     """
 
     servers: str
@@ -54,6 +55,7 @@ class Copy(Argument):
     topics: list[str] = field(default_factory=list)
     kafka: dict[str, str] = field(default_factory=dict)
     min_records: int = 1
+    task_scope: bool = False
 
 
 def unique(name: str) -> str:

@@ -53,8 +53,6 @@ def test_reading_and_writing_load_no_pandas() -> None:
 
 def test_planning_loads_no_kernels() -> None:
     """Each query starts three processes that plan and compute nothing."""
-    code = (
-        "import sys, semel.spark.source.datasource; print(sorted({'pandas', 'pyarrow.compute'} & sys.modules.keys()))"
-    )
+    code = "import sys, semel.spark.source.readers; print(sorted({'pandas', 'pyarrow.compute'} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -18,6 +18,7 @@ LEGAL = {
     (State.NEW, Event.FENCED): State.FENCED,
     (State.NEW, Event.GIVEN_UP): State.UNKNOWN,
     (State.READY, Event.TAKING_OVER): State.NEW,
+    (State.READY, Event.HANDED_OVER): State.NEW,
     (State.READY, Event.BEGUN): State.OPEN,
     (State.READY, Event.FENCED): State.FENCED,
     (State.READY, Event.GIVEN_UP): State.UNKNOWN,

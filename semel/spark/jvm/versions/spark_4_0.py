@@ -1,4 +1,4 @@
-"""Spark 4.0: classes lie in other packages, and ``repartitionById`` is missing.
+"""Spark 4.0: classes lie in other packages, ``repartitionById`` is missing, and a stream's writer is handed rows.
 
 Spark sends a row to the task that its hash names, Murmur3 modulo the number of tasks. So each task has a number whose
 hash leads to it, and rows are repartitioned by it. A given number of tasks is kept, whatever adaptive execution does.
@@ -28,6 +28,7 @@ class Spark40(Spark41):
     micro_batch: ClassVar[str] = f"{_STREAMING}.MicroBatchExecution"
     stateful_operator: ClassVar[str] = f"{_STREAMING}.StatefulOperator"
     domain_sockets: ClassVar[str | None] = None
+    streams_arrow: ClassVar[bool] = False
     python_state: ClassVar[str] = "TransformWithStateInPandas"
     local_checkpoints: ClassVar[str] = f"{_STREAMING}.FileSystemBasedCheckpointFileManager"
 

@@ -36,6 +36,8 @@ class Spark43:
     reports_latest: ClassVar[bool] = True
     #: Whether a reader is given its limits, and asked again until ``availableNow`` has read all.
     limits_each_batch: ClassVar[bool] = True
+    #: Whether the writer of a stream is handed Arrow batches, and not rows.
+    streams_arrow: ClassVar[bool] = True
 
     def source_name(self, relation: Any) -> str | None:
         """Return the name that the user gave a source, or None."""

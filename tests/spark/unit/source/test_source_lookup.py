@@ -14,9 +14,10 @@ from pyspark.sql.datasource import CaseInsensitiveDict, DataSource, DataSourceSt
 
 import pyspark_semel
 import semel
-from semel.errors import ConfigError, Unsupported
+from semel.errors import ConfigError
 from semel.read import Range
-from semel.spark.source.datasource import BatchReader, SemelSource, Slice
+from semel.spark.data_source import SemelDataSource
+from semel.spark.source.readers import BatchReader, Slice
 
 OPTIONS = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "in"}
 
@@ -96,38 +97,30 @@ def test_without_pyspark_there_is_no_source_and_no_error() -> None:
 def test_the_found_class_gives_everything_on_to_the_source() -> None:
     found = pyspark_semel.DefaultSource(CaseInsensitiveDict(OPTIONS))
     assert isinstance(found, DataSource)
-    assert found.name() == SemelSource.name() == "semel"
+    assert found.name() == SemelDataSource.name() == "semel"
     assert isinstance(found.reader(found.schema()), BatchReader)
     assert isinstance(found.streamReader(found.schema()), DataSourceStreamReader)
     assert pickle.loads(pickle.dumps(pyspark_semel.DefaultSource)) is pyspark_semel.DefaultSource
 
 
 def test_the_columns_are_those_of_sparks_source() -> None:
-    schema = SemelSource(OPTIONS).schema()
+    schema = SemelDataSource(OPTIONS).schema()
     assert schema.simpleString() == (
         "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,timestampType:int>"
     )
-    with_headers = SemelSource({**OPTIONS, "includeHeaders": "true"}).schema()
+    with_headers = SemelDataSource({**OPTIONS, "includeHeaders": "true"}).schema()
     assert with_headers["headers"].dataType.simpleString() == "array<struct<key:string,value:binary>>"
 
 
 def test_other_columns_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"\[SEMEL_SCHEMA_GIVEN\]"):
-        SemelSource(OPTIONS).reader(t.StructType([t.StructField("value", t.StringType())]))
+        SemelDataSource(OPTIONS).reader(t.StructType([t.StructField("value", t.StringType())]))
     with pytest.raises(ConfigError, match=r"\[SEMEL_SCHEMA_GIVEN\]"):
-        SemelSource(OPTIONS).streamReader(SemelSource({**OPTIONS, "includeHeaders": "true"}).schema())
-
-
-def test_writing_is_refused_and_the_sink_named() -> None:
-    found = pyspark_semel.DefaultSource(OPTIONS)
-    with pytest.raises(Unsupported, match=r"Use semel\.spark\.KafkaSink"):
-        found.writer(t.StructType(), False)
-    with pytest.raises(Unsupported, match="foreachBatch"):
-        found.streamWriter(t.StructType(), False)
+        SemelDataSource(OPTIONS).streamReader(SemelDataSource({**OPTIONS, "includeHeaders": "true"}).schema())
 
 
 def test_what_travels_to_a_task_is_small() -> None:
-    source = SemelSource({**OPTIONS, "kafka.client.id": "me"})
+    source = SemelDataSource({**OPTIONS, "kafka.client.id": "me"})
     piece = Slice((Range("in", "u" * 22, 3, 5, 2**50),))
     assert pickle.loads(pickle.dumps(piece)).unpack() == piece.ranges
     assert len(pickle.dumps(piece)) < 300

@@ -104,7 +104,7 @@ def test_unknown_keys_survive_a_rewrite() -> None:
     assert json.loads(replace(read, batch=4).encode())["later"] == {"a": [1, None]}
 
 
-@pytest.mark.parametrize("version", [0, 2, "1", None, [1]])
+@pytest.mark.parametrize("version", [0, 3, "1", None, [1], 2.0])
 def test_an_unknown_version_is_refused(version: object) -> None:
     with pytest.raises(Unsupported, match=r"progress-3 offset 7 has version"):
         Progress.decode(json.dumps({"v": version, "anything": 1}).encode(), "progress-3 offset 7")

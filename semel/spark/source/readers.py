@@ -1,16 +1,10 @@
-"""``format("semel")``: Kafka topics as DataFrames, batch and streaming, with the columns and options of Spark's
-``kafka`` source (DESIGN section 3).
+"""The readers of ``format("semel")``: what Spark plans and reads, batch and streaming.
 
-::
-
-    source = spark.readStream.format("semel").option("kafka.bootstrap.servers", servers)
-    orders = source.option("subscribe", "in").load()
-
-Spark finds the format by :mod:`pyspark_semel`. It makes and pickles sources and readers freely, in processes of its
-own: one plans a batch query, one lives as long as a streaming query runs, and Python workers read, each of them many
-tasks one after the other, with the connections that it has. So a reader holds its options only, makes what it needs
-when it is used, and travels sealed (:mod:`semel.spark.version_guard`). Not promised: an order of rows between Kafka's
-partitions, and within one only while it is read by one task (DESIGN rule 11).
+Spark makes and pickles readers freely, in processes of its own: one plans a batch query, one lives as long as a
+streaming query runs, and Python workers read, each of them many tasks one after the other, with the connections that it
+has. So a reader holds its options only, makes what it needs when it is used, and travels sealed
+(:mod:`semel.spark.version_guard`). Not promised: an order of rows between Kafka's partitions, and within one only while
+it is read by one task (DESIGN rule 11).
 """
 
 from __future__ import annotations
@@ -18,16 +12,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from pyspark.sql import types as t
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from semel.config import ClientConfig
-from semel.errors import ConfigError, Unsupported
+from semel.errors import ConfigError
 from semel.read import Range, Reader, check_ranges
 from semel.records.timestamps import TimestampOverflow
-from semel.spark.jvm import versions
 from semel.spark.jvm.versions.planner import Limits
 from semel.spark.source.batch_ranges import split_into_tasks
 from semel.spark.source.options import SourceOptions
@@ -38,7 +31,7 @@ from semel.spark.version_guard import SealedPartition, SealedReader, pack
 from semel.spark.worker_client import client
 from semel.wire.client import Client
 
-__all__ = ["BatchReader", "SemelSource", "Slice", "StreamPlanner"]
+__all__ = ["BatchReader", "Slice", "StreamPlanner", "columns"]
 
 _COLUMNS = [
     t.StructField("key", t.BinaryType()),
@@ -54,55 +47,8 @@ _HEADERS = t.StructField(
 )
 
 
-class SemelSource(DataSource):
-    """The source, with the options that the user gave."""
-
-    @classmethod
-    def name(cls) -> str:
-        """Return the name that ``format`` is given."""
-        return "semel"
-
-    def schema(self) -> t.StructType:
-        """Return the columns of Spark's ``kafka`` source.
-
-        All options are checked here, when the DataFrame is made, as far as that needs no cluster.
-        """
-        return _schema(SourceOptions.parse(self.options, warn=True))
-
-    def reader(self, schema: t.StructType) -> BatchReader:
-        """Return the reader of a batch query."""
-        return BatchReader(self._checked(schema))
-
-    def streamReader(self, schema: t.StructType) -> DataSourceStreamReader:
-        """Return the reader of a streaming query."""
-        return versions.current().stream_reader(StreamPlanner(self._checked(schema)))
-
-    def writer(self, schema: t.StructType, overwrite: bool) -> NoReturn:
-        """Refused: see the message."""
-        raise Unsupported(
-            'df.write.format("semel") is not there yet. Nothing was written. Use semel.spark.KafkaSink:'
-            " KafkaSink(topic=…, …).write(df, version=…)."
-        )
-
-    def streamWriter(self, schema: t.StructType, overwrite: bool) -> NoReturn:
-        """Refused: see the message."""
-        raise Unsupported(
-            'df.writeStream.format("semel") is not there yet. Nothing was written. Use semel.spark.KafkaSink:'
-            " df.writeStream.foreachBatch(KafkaSink(…))."
-        )
-
-    def _checked(self, schema: t.StructType) -> SourceOptions:
-        options = SourceOptions.parse(self.options)
-        if [(f.name, f.dataType) for f in schema] != [(f.name, f.dataType) for f in _schema(options)]:
-            raise ConfigError(
-                "the columns of a Kafka source are fixed, and others were given with schema(). Nothing was read."
-                " Remove it, and parse value in the DataFrame (from_json, from_avro).",
-                tag="SCHEMA_GIVEN",
-            )
-        return options
-
-
-def _schema(options: SourceOptions) -> t.StructType:
+def columns(options: SourceOptions) -> t.StructType:
+    """Return the columns of Spark's ``kafka`` source."""
     return t.StructType([*_COLUMNS, _HEADERS] if options.headers else _COLUMNS)
 
 
