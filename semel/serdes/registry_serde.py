@@ -16,7 +16,7 @@ from typing import Any
 
 from semel.errors import ConfigError
 from semel.extras import needs_extras
-from semel.serdes.avro.reader import AvroReader, parsed
+from semel.serdes.avro.reader import AvroReader, is_bytes, parsed
 from semel.serdes.registry.client import Reference, Registry, SchemaText
 from semel.serdes.registry.framing import HEADER_SIZE, header, message_path, schema_id, written_path
 from semel.serdes.registry.settings import RegistrySettings, read_registry
@@ -102,12 +102,12 @@ class _AvroSerde(_Serde):
     def write(self, value: Any) -> bytes:
         self.check_writes()
         number, schema, writer = _avro_writer(self.schema, self.subject, self.settings)
-        if schema == "bytes":
-            return number + bytes(value)
         out = BytesIO()
-        out.write(number)
         writer(out, schema, value, strict_allow_default=True)
-        return out.getvalue()
+        made = out.getvalue()
+        if is_bytes(schema):  # they stand alone, without their length
+            made = made[next(at for at, byte in enumerate(made) if byte < 0x80) + 1 :]
+        return number + made
 
 
 @lru_cache(1024)

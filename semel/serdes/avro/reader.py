@@ -10,7 +10,7 @@ from typing import Any
 from semel.extras import needs_extras
 from semel.serdes.unfit import Mismatch, Unfit
 
-__all__ = ["AvroReader", "parsed", "rewritten"]
+__all__ = ["AvroReader", "is_bytes", "parsed", "rewritten"]
 
 
 @lru_cache(1024)
@@ -58,20 +58,16 @@ class AvroReader:
         import fastavro
 
         self._read = fastavro.schemaless_reader
-        self._as_it_is = self._parsed == "bytes" or (
-            isinstance(self._parsed, dict) and self._parsed.get("type") == "bytes" and "logicalType" not in self._parsed
-        )
+        self._alone = is_bytes(self._parsed)
 
     def value(self, data: bytes) -> Any:
         """Return a value. Raise :class:`Unfit` for bytes that the schema did not write."""
-        if self._as_it_is:
-            return data
-        stream = BytesIO(data)
+        stream = BytesIO(_sized(data) if self._alone else data)
         try:
             value = self._read(stream, self._parsed, None)
         except (EOFError, ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
             raise Unfit(f"bytes are no value of their schema of Avro ({error!s:.200})") from None
-        if stream.tell() != len(data):
+        if stream.read(1):
             raise Unfit("bytes are left after the value of their schema of Avro")
         return value
 
@@ -82,6 +78,10 @@ def rewritten(data: bytes, written: str, wanted: str, named: tuple[str, ...] = (
         import fastavro
         from fastavro.read import SchemaResolutionError
     source, target = parsed(written), parsed(wanted, named)
+    if is_bytes(source) or is_bytes(target):
+        if is_bytes(source) and is_bytes(target) and _scale(source) == _scale(target):
+            return data
+        raise Mismatch("does not fit the registered schema: one of the two is other bytes")
     lost = _lost(source, target)
     if lost:
         raise Mismatch(f"has a field {lost!r:.60} that the registered schema lacks")
@@ -91,6 +91,24 @@ def rewritten(data: bytes, written: str, wanted: str, named: tuple[str, ...] = (
         fastavro.schemaless_writer(out, target, value)
     except (SchemaResolutionError, ValueError, TypeError) as error:
         raise Mismatch(f"does not fit the registered schema ({error!s:.200})") from None
+    return out.getvalue()
+
+
+def is_bytes(schema: Any) -> bool:
+    """Return whether a schema is bytes or a decimal alone: Confluent writes them without their length."""
+    return bool((schema.get("type") if isinstance(schema, dict) else schema) == "bytes")
+
+
+def _scale(schema: Any) -> Any:
+    return schema.get("scale") if isinstance(schema, dict) else None
+
+
+def _sized(data: bytes) -> bytes:
+    """Return bytes with their length before them, as Avro has them elsewhere."""
+    out = BytesIO()
+    import fastavro
+
+    fastavro.schemaless_writer(out, "bytes", data)
     return out.getvalue()
 
 

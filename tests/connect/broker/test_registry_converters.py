@@ -334,3 +334,12 @@ def test_a_worker_waits_for_its_registry(
     ports.release()
     found = [one for index in range(3) for one in read_avro(place.servers, place.topic, registry.url, index)]
     assert sorted(one["string"] for one in found) == sorted(map(str, range(30)))
+
+
+def test_bytes_alone_have_no_length(registry: Registry, topic: str) -> None:
+    registry.ask("POST", f"/subjects/{topic}-value/versions", {"schema": '{"type": "bytes", "doc": "theirs"}'})
+    made = config(registry.url, auto_register_schemas="false", use_latest_version="true")
+    (value,) = values(rows_of([record(topic, b"\xff" * 300, Schema.bytes())], made, 0))
+    assert value[5:] == b"\xff" * 300
+    with pytest.raises(ConfigError, match="one of the two is other bytes"):
+        rows_of([record(topic, "x", Schema.string())], made, 0)

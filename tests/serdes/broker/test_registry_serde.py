@@ -63,6 +63,23 @@ def test_avro_beside_confluents_own(registry: Registry, topic: str) -> None:
             serde.write(bad)
 
 
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ('"bytes"', b"\x00" * 300),
+        ('{"type":"bytes","doc":"raw"}', b""),
+        ('{"type":"bytes","logicalType":"decimal","precision":9,"scale":2}', Decimal("-1.50")),
+        ('"string"', "x"),
+    ],
+)
+def test_values_that_are_no_records(registry: Registry, topic: str, schema: str, value: Any) -> None:
+    serde = avro(registry.url, schema, f"{topic}-value")
+    written = serde.write(value)
+    assert serde.read(written) == value
+    if isinstance(value, bytes):
+        assert written[5:] == value
+
+
 def test_json_schema_beside_confluents_own(registry: Registry, topic: str) -> None:
     client = SchemaRegistryClient({"url": registry.url})
     schema = '{"$schema":"http://json-schema.org/draft-07/schema#","title":"T","type":"object","properties":{"a":{}}}'
