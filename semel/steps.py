@@ -20,6 +20,7 @@ from enum import Enum
 
 __all__ = [
     "HEALING",
+    "AdoptionStep",
     "ConnectStep",
     "HerderStep",
     "MirrorStep",
@@ -132,7 +133,7 @@ class OutboxStep(Step):
 
 class MirrorStep(Step):
     """Steps of a flow of the mirror. ``FETCHED`` and ``WRITTEN`` are passed in its tasks, the others in the driver; the
-    last four beside its rounds, and only where there are groups, heartbeats and access rights.
+    last five beside its rounds, and only where there are groups, heartbeats, access rights and offset syncs.
     """
 
     TOPICS_FOLLOWED = "topics_followed"
@@ -148,6 +149,16 @@ class MirrorStep(Step):
     GROUP_SYNCED = "group_synced"
     HEARTBEAT_WRITTEN = "heartbeat_written"
     ACLS_SYNCED = "acls_synced"
+    OFFSET_SYNCS_WRITTEN = "offset_syncs_written"
+
+
+class AdoptionStep(Step):
+    """Steps of the adoption of a flow of the mirror."""
+
+    PREDECESSOR_FENCED = "predecessor_fenced"
+    PLACED = "placed"
+    SEGMENTS_WRITTEN = "segments_written"
+    COMMITTED = "committed"
 
 
 class ConnectStep(Step):

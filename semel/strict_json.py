@@ -1,4 +1,4 @@
-"""JSON that others wrote, read strictly: one object, no numbers that JSON does not have, nothing nested beyond reason.
+"""JSON that others wrote, read strictly: one object or array, no other numbers than JSON has, nothing nested too deep.
 
 What is kept in topics and checkpoints, or comes with options, may be damaged, or another program may have written it.
 Python's own reader takes ``NaN``, makes infinity of ``1e999``, and answers deep nesting with :class:`RecursionError`;
@@ -11,20 +11,32 @@ import json
 import math
 from typing import Any, NoReturn, TypeVar
 
-__all__ = ["is_version", "of_kind", "read_object", "write_object"]
+__all__ = ["is_version", "of_kind", "read_array", "read_object", "write_object"]
 
 T = TypeVar("T")
 
 
 def read_object(text: str | bytes) -> dict[str, Any]:
     """One JSON object. Raises ``ValueError`` for anything else."""
-    try:
-        value = json.loads(text, parse_constant=_no_number, parse_float=_finite)
-    except RecursionError:
-        raise ValueError("it is nested too deep") from None
+    value = _read(text)
     if type(value) is not dict:
         raise ValueError(f"it is no JSON object but {_shortened(value)}")
     return value
+
+
+def read_array(text: str | bytes) -> list[Any]:
+    """One JSON array. Raises ``ValueError`` for anything else."""
+    value = _read(text)
+    if type(value) is not list:
+        raise ValueError(f"it is no JSON array but {_shortened(value)}")
+    return value
+
+
+def _read(text: str | bytes) -> Any:
+    try:
+        return json.loads(text, parse_constant=_no_number, parse_float=_finite)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
 
 
 def write_object(value: dict[str, Any]) -> bytes:

@@ -17,8 +17,8 @@ A round of a flow is one transaction on the target cluster::
 - ``following``: the topics of a flow that was taken over. ``stops``: what is stopped while the rest is copied.
 - ``losses``: what stops topics: rows of the source that are gone, targets that are not what was written to.
   ``resolution``: how they resume then.
+- ``adoption``: a flow that another program has copied until now is taken over.
 - ``offsets``: offsets of one cluster as offsets of the other; groups that follow.
-- ``heartbeats`` of pairs of clusters, and access rights of topics (``acls``): beside the copy, by ``periodic`` work.
-  ``internal_topics``: topics of MirrorMaker 2's own; ``formats``: its bytes.
+- ``background``: heartbeats, access rights of topics: in threads of their own. ``formats``: MirrorMaker 2's bytes.
 - ``status``, ``metrics``: how far it has come.
 """

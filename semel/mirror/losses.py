@@ -109,10 +109,10 @@ def positions_lost(source: Client, target: Client, config: FlowConfig, id: str) 
     more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
     has = f"Its target topics end: {', '.join(rows[:5])}{more}." if rows else "Its target topics are gone or empty."
     return DataLoss(
-        f"the positions of {id} are gone from topic {DEFAULT_TOPIC} of {config.policy.target}. Nothing was copied,"
-        f" since the last copied offsets are not known. {has} To copy everything again: delete its target topics, if"
-        f" nobody else writes to them, run `semel progress reset {id} --scope {SCOPE} --bootstrap-server"
-        f" {config.target['bootstrap.servers']}`, and start the mirror.",
+        f"the positions of {id} are gone from topic {DEFAULT_TOPIC} of {config.policy.target}. Nothing was copied."
+        f" {has} (1) To find them again: `semel mirror adopt` with --from target. (2) To copy everything again: delete"
+        f" its target topics, if nobody else writes to them, run `semel progress reset {id} --scope {SCOPE}"
+        f" --bootstrap-server {config.target['bootstrap.servers']}`, and start the mirror.",
         tag="PROGRESS_LOST",
     )
 
@@ -144,9 +144,8 @@ def _shows_rows(target: Client, one: Range) -> bool:
 
 def _has_rows(where: TopicPartition, alias: str, source: TopicPartition) -> ConfigError:
     return ConfigError(
-        f"{where[0]}-{where[1]} of {alias} has rows, and nothing says up to which offset of"
-        f" {source[0]}-{source[1]} they were copied: some would be there twice. Nothing of it was copied. If"
-        " MirrorMaker 2 has written them, `semel mirror adopt` will take its offsets over, and is not there"
-        " yet; else delete the topic, or leave its source out (topics.exclude).",
+        f"{where[0]}-{where[1]} of {alias} has rows. No position says up to which offset of {source[0]}-{source[1]}"
+        " they were copied. Nothing of it was copied. (1) If another program has copied them: `semel mirror adopt`."
+        " (2) Delete the target topic. (3) Leave the source out: topics.exclude.",
         tag="TARGET_HAS_ROWS",
     )

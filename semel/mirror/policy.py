@@ -72,6 +72,12 @@ class ReplicationPolicy(ABC):
         """The topic on the target that holds the checkpoints of the source's groups."""
         return f"{self.source}{self._checkpoints_suffix}"
 
+    def offset_syncs_topic(self, *, on_source: bool) -> str:
+        """Return the topic of offset syncs: its name has the other cluster's alias."""
+        suffix = self._internal_suffix
+        alias = self.target if on_source else self.source
+        return f"mm2-offset-syncs{suffix.removesuffix('internal')}{alias}{suffix}"
+
     @property
     def _internal_suffix(self) -> str:
         return f"{self.separator if self.internal_separator_enabled else '.'}internal"

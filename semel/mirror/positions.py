@@ -18,10 +18,13 @@ from semel.errors import ConfigError, DataLoss
 from semel.mirror.policy import ReplicationPolicy
 from semel.mirror.stops import Stop
 from semel.strict_json import of_kind
+from semel.transaction.progress.reader import read_everything
 from semel.transaction.progress.record import KafkaSource, Progress, TopicEnd
+from semel.transaction.progress.topic import ProgressTopic
+from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
 
-__all__ = ["SCOPE", "OffsetAndEpoch", "Positions", "flow_id"]
+__all__ = ["SCOPE", "OffsetAndEpoch", "Positions", "flow_id", "last_known"]
 
 SCOPE = "mirror"
 #: The key of what the progress record has beside a source's offsets.
@@ -177,6 +180,16 @@ class Positions:
                 " Go back to the replication policy and separator that it began with.",
                 tag="OTHER_POLICY",
             )
+
+
+def last_known(target: Client, id: str) -> Positions | None:
+    """Return the newest committed positions of a flow, read without ownership. None if it has none."""
+    deadline = target.deadline()
+    topic = ProgressTopic(target, id, SCOPE)
+    if not topic.exists(deadline):
+        return None
+    newest = read_everything(topic, deadline).newest
+    return None if newest is None or not newest.progress.sources else Positions.of(newest.progress, id)
 
 
 def _rows(stops: Mapping[_Key, Stop]) -> Iterator[tuple[_Key, list[str]]]:

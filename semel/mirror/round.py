@@ -22,6 +22,7 @@ from semel.mirror.copy import Times
 from semel.mirror.copy import wanted as batches_to_copy
 from semel.mirror.losses import advice, losses_of
 from semel.mirror.offsets.segment_topic import SEGMENTS, SegmentTopic
+from semel.mirror.offsets.segments import Runs
 from semel.mirror.positions import OffsetAndEpoch, Positions
 from semel.mirror.stops import names_source
 from semel.mirror.task import Assignment, Copied, copy
@@ -54,10 +55,13 @@ Ends = Mapping[TopicPartition, Listed]
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The records that a round wrote to each target partition, the bytes of their batches, and their times."""
+    """The records that a round wrote to each target partition, the bytes of their batches, and their times; and the
+    offsets on both sides, by source partition.
+    """
 
     copied: Mapping[TopicPartition, tuple[int, int]]
     times: Mapping[TopicPartition, Times]
+    runs: Mapping[TopicPartition, Runs]
 
 
 def stable_ends(source: Client, partitions: Collection[TopicPartition], *, read_committed: bool) -> Ends:
@@ -111,7 +115,8 @@ class Round:
             len(self.positions.at),
             (time.monotonic() - began) * 1000,
         )
-        return Done(wrote, {self.partitions[p]: times for p, times in copied.times.items() if times.count})
+        times = {self.partitions[p]: times for p, times in copied.times.items() if times.count}
+        return Done(wrote, times, copied.runs)
 
     def _plan(self, ends: Ends, wanted: Ends | None) -> list[Assignment]:
         positions = self.positions

@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 
 from semel.config import ClientConfig
 from semel.errors import AbortAndRetry, ConfigError, DataLoss, Retriable, SemelError
-from semel.mirror.acls import AclFollower
+from semel.mirror.background.acls import AclFollower
+from semel.mirror.background.offset_syncs import OffsetSyncWriter
 from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.following import TopicFollower, is_due
 from semel.mirror.losses import advice, losses_of, positions_lost
@@ -18,7 +19,7 @@ from semel.mirror.metrics import FlowMeter
 from semel.mirror.offsets.groups import GroupFollower, check_checkpoints_topic
 from semel.mirror.offsets.segment_topic import SegmentTopic
 from semel.mirror.offsets.translation import segments_end
-from semel.mirror.positions import SCOPE, Positions
+from semel.mirror.positions import SCOPE, Positions, last_known
 from semel.mirror.resolution import skip_deleted
 from semel.mirror.rights import check_rights
 from semel.mirror.round import Ends, Round, stable_ends
@@ -26,8 +27,6 @@ from semel.mirror.stops import explained, names_source, stops_a_partition
 from semel.mirror.tries import Tries
 from semel.read.data_loss import loss_error
 from semel.transaction.producer import Producer
-from semel.transaction.progress.reader import read_everything
-from semel.transaction.progress.topic import ProgressTopic
 from semel.transaction.ticket import TicketTopic
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
@@ -64,6 +63,7 @@ class Session:
         self._segment_ticket: TicketTopic | None = None
         self._groups = GroupFollower(config, id)
         self._acls = AclFollower(config, id)
+        self._syncs = OffsetSyncWriter(config, id)
         self._meter = meter
         self._followed = TopicFollower(self._source, self._target, config, id, self._producer)
         self._group_written: float | None = None
@@ -78,6 +78,7 @@ class Session:
             self._groups.close()
             self._producer.__exit__(kind, error, trace)
         finally:
+            self._syncs.close()
             self._acls.close()  # it may wait for a cluster: nothing open does that with it
             self._source.close()
             self._target.close()
@@ -104,6 +105,7 @@ class Session:
         self._groups.start()
         if not once:
             self._acls.start()
+            self._syncs.start()
         wanted: Ends | None = None
         while not self._stop.is_set():
             try:
@@ -129,8 +131,9 @@ class Session:
         self._followed.record(self._groups.problems)
 
     def _finish(self) -> None:
-        """Let groups and access rights follow up to the end, and raise what has stopped a topic."""
+        """Let groups, access rights and offset syncs follow up to the end, and raise what has stopped a topic."""
         self._acls.follow()
+        self._syncs.follow()
         self._groups.follow(checkpoints=self._config.checkpoints_s > 0, sync=self._config.sync_groups_s > 0, own=True)
         self._record()
         for error in self._followed.stops.errors:
@@ -199,7 +202,7 @@ class Session:
         # before an owner is fenced
         check_rights(self._source, self._target, self._config, self._id)
         check_checkpoints_topic(self._target, self._config)
-        self._check_same_flow(self._last_known())
+        self._check_same_flow(last_known(self._target, self._id))
         try:
             self._producer.take_over(group=self._id)
         except DataLoss as error:
@@ -207,15 +210,6 @@ class Session:
                 raise
             raise positions_lost(self._source, self._target, self._config, self._id) from None
         self._check_same_flow(self._positions)
-
-    def _last_known(self) -> Positions | None:
-        """Return the newest committed positions, read without ownership."""
-        deadline = self._target.deadline()
-        topic = ProgressTopic(self._target, self._id, SCOPE)
-        if not topic.exists(deadline):
-            return None
-        newest = read_everything(topic, deadline).newest
-        return None if newest is None else Positions.of(newest.progress, self._id)
 
     def _check_same_flow(self, positions: Positions | None) -> None:
         if positions is not None:
@@ -240,6 +234,7 @@ class Session:
         self._meter.set_lag({p: max(row.offset - at[p].offset, 0) for p, row in ends.items() if p in at})
         if done is not None:
             self._meter.add(done.copied, done.times)
+            self._syncs.add(done.runs)
             self._empty = None if any(count for count, _ in done.copied.values()) else time.monotonic()
             if is_due(self._group_written, _GROUP_S):
                 self._group_written = time.monotonic()
@@ -251,6 +246,7 @@ class Session:
             self._followed.clear(trial)
             if tried is not None:
                 self._meter.add(tried.copied, tried.times)
+                self._syncs.add(tried.runs)
         return done is not None or trial is not None
 
     def _renew_group(self) -> None:

@@ -1,6 +1,6 @@
 """Streams: functions, state, windows and joins over topics, where state, output and offsets commit together.
 
-- ``app``: an application; ``settings``: its properties; ``app_file``: the file that holds one; ``stream``: what it is
+- ``app``: an application; ``settings``: its properties; ``app_file``: the file that holds one; ``dsl``: what it is
   built of, in Kafka Streams' words.
 - ``windows``, ``cells``, ``rows``: windows of time, numbers as bytes, and rows on their way.
 - ``processor``: classes of one's own that work on single records, and the stores that they are given.
@@ -16,6 +16,7 @@ from semel.serdes.registry_serde import avro, json_schema, protobuf
 from semel.serdes.serde import own
 from semel.streams import windows
 from semel.streams.app import App
+from semel.streams.dsl.suppressed import EmitStrategy, Suppressed
 from semel.streams.processor import stores
 from semel.streams.processor.processor import Context, Processor, PunctuationType
 from semel.streams.rows import Record
@@ -23,9 +24,11 @@ from semel.streams.rows import Record
 __all__ = [
     "App",
     "Context",
+    "EmitStrategy",
     "Processor",
     "PunctuationType",
     "Record",
+    "Suppressed",
     "avro",
     "json_schema",
     "own",

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from semel.errors import ConfigError, Unsupported
 from semel.serdes.serde import Serde, check_serde
+from semel.streams.dsl.stream import Stream
+from semel.streams.dsl.table import Table
 from semel.streams.metrics import WorkerCounts
 from semel.streams.nodes.stateful import TableSource, value_reader
 from semel.streams.settings import Settings, is_caching
 from semel.streams.state.state_store import StoreSpec
-from semel.streams.stream import Stream, Table
 from semel.streams.topology.topology import Node, Source, Topology, check_topic
 
 __all__ = ["App"]
@@ -48,13 +50,27 @@ class App:
         """Its properties, checked."""
         return Settings.parse(self.properties)
 
-    def stream(self, topic: str, *, key: Serde = "bytes", value: Serde = "bytes") -> Stream:
-        """Return the stream of a topic's records. Two streams of one topic share their source."""
-        _check(topic, key, value)
+    def stream(self, topic: str | Sequence[str], *, key: Serde = "bytes", value: Serde = "bytes") -> Stream:
+        """Return the stream of a topic's records, or of several topics. Two streams of one topic share their source."""
         name = self.topology.name("KSTREAM-SOURCE-")
+        if not isinstance(topic, str):
+            return self._merged(name, topic, key, value)
+        _check(topic, key, value)
         node = self.topology.stream_source(topic, key, value)
         node = node or self.topology.add(Source(name, topic=topic, key=key, value=value))
         return Stream(self.topology, node, key, value)
+
+    def _merged(self, name: str, topics: Sequence[str], key: Serde, value: Serde) -> Stream:
+        """Return the stream of several topics: a source for each, which meet in the node of this name."""
+        sources = []
+        for topic in dict.fromkeys(topics):
+            _check(topic, key, value)
+            node = self.topology.stream_source(topic, key, value)
+            source = Source(f"{name}-{topic}", topic=topic, key=key, value=value)
+            sources.append(node or self.topology.add(source))
+        if not sources:
+            raise ConfigError("the list of topics is empty. Nothing was read. Name at least one.", tag="TOPOLOGY")
+        return Stream(self.topology, self.topology.add(Node(name, tuple(sources))), key, value)
 
     def table(self, topic: str, *, key: Serde = "bytes", value: Serde = "bytes", name: str | None = None) -> Table:
         """Return a table with the newest record of each key of a topic. A record without a value deletes its key."""

@@ -21,6 +21,7 @@ from semel.streams.state.backend import DamagedStore
 
 __all__ = [
     "ORIGIN",
+    "WINDOW",
     "Record",
     "calling",
     "carry_on",
@@ -39,13 +40,17 @@ __all__ = [
 
 ORIGIN = ("topic", "partition", "offset")
 _CARRIED = ("timestamp", *ORIGIN)
+WINDOW = ("window_start", "window_end")
 #: What a value that does not fit its serialisation raises.
 _UNFIT = (ValueError, TypeError, OverflowError, pa.ArrowException)
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record. ``timestamp`` is in milliseconds; the origin is None after an aggregation."""
+    """One record. ``timestamp`` is in milliseconds; the origin is None after an aggregation.
+
+    After an aggregation in windows ``window_start`` and ``window_end`` are those of the record's window.
+    """
 
     key: Any
     value: Any
@@ -53,6 +58,8 @@ class Record:
     topic: str | None = None
     partition: int | None = None
     offset: int | None = None
+    window_start: int | None = None
+    window_end: int | None = None
 
 
 def times(rows: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -73,9 +80,16 @@ def records(rows: Any, key: Serde, value: Serde) -> Iterator[Record]:
     """One record after the other. Raises :class:`ConfigError` for the first key or value that is no JSON."""
     count = rows.num_rows
     keys, values = _parsed(rows, "key", key), _parsed(rows, "value", value)
-    origin = (rows[name].to_pylist() if name in rows.schema.names else [None] * count for name in ORIGIN)
+    origin = [rows[name].to_pylist() if name in rows.schema.names else [None] * count for name in ORIGIN]
+    if "window_start" in rows.schema.names:
+        origin += [_milliseconds(rows[name]) for name in WINDOW if name in rows.schema.names]
     for row in zip(keys, values, times(rows).tolist(), *origin, strict=True):
         yield Record(*row)
+
+
+def _milliseconds(column: Any) -> list[int]:
+    found: list[int] = column.cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_pylist()
+    return found
 
 
 def _parsed(rows: Any, name: str, serde: Serde) -> list[Any]:

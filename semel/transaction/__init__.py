@@ -20,6 +20,7 @@
 ``ownership``         what the owner holds between requests, and its lock
 ``states``            the states of an owner, and the one table of moves
 ``transactional_id``  transactional ids, parsed from the right
+``connect_tasks``     the ids of Kafka Connect's source tasks
 ``markers``           the end of a transaction on each partition: waited for, and written where brokers lost it
 ``progress``          the record that says what a transaction did, and the topic that keeps it
 ``two_phase``         prepared transactions: rows first, then a decision of the caller's, then the end

@@ -12,6 +12,7 @@ from rich.table import Table
 from typer.core import TyperGroup
 
 from semel.cli.help import application, examples
+from semel.cli.mirror.adopt import adopt
 from semel.cli.mirror.live import live
 from semel.cli.mirror.resolve import resolve
 from semel.cli.mirror.status import status
@@ -19,11 +20,11 @@ from semel.cli.mirror.translate import translate
 from semel.cli.options import print_table
 from semel.cli.processes import Conf, MetricsPort, serving_metrics, spark_settings, until_asked_to_end
 from semel.config import ClientConfig
-from semel.errors import ConfigError, Unsupported
+from semel.errors import ConfigError
 from semel.extras import needs_extras
+from semel.mirror.background.heartbeats import emitting
 from semel.mirror.config.flow_config import FlowConfig, MirrorConfig
 from semel.mirror.config.properties import read_properties
-from semel.mirror.heartbeats import emitting
 from semel.mirror.metrics import MirrorCollector
 from semel.mirror.offsets.groups import check_checkpoints_topic
 from semel.mirror.positions import Positions, flow_id
@@ -108,8 +109,6 @@ def check(file: File, clusters: Clusters = "") -> None:
     refused = [_check_flow(console, flow) for flow in config.flows]
     for key in config.accepted:
         console.print(f"{key}: changes nothing here")
-    for what in config.not_done:
-        console.print(f"not done by this version: {what}")
     for error in filter(None, refused):
         raise error
 
@@ -150,20 +149,6 @@ def _say(config: MirrorConfig) -> None:
     for flow in config.flows:
         log.info("%s: %s", flow.title, "exactly once" if flow.exactly_once else "AT LEAST ONCE, as the file says")
     warn_of_unused("the mirror's file", config.accepted)
-    if config.not_done:
-        log.warning("MirrorMaker 2 would do more by default, and this version does not: %s", "; ".join(config.not_done))
-
-
-def _not_there(name: str, what: str) -> None:
-    settings = {"ignore_unknown_options": True, "allow_extra_args": True}
-
-    @app.command(name, context_settings=settings, help=f"{what} Not available yet.")
-    def refuse() -> None:
-        raise Unsupported(
-            f"`semel mirror {name}` is not there yet in this version. Nothing was changed. docs/mirror.md says what"
-            " is.",
-            tag="NOT_YET",
-        )
 
 
 app.command(
@@ -181,4 +166,10 @@ app.command(
     ),
 )(resolve)
 app.command("status", epilog=examples("semel mirror status mm2.properties"))(status)
-_not_there("adopt", "Resume where MirrorMaker 2 has stopped.")
+app.command(
+    "adopt",
+    epilog=examples(
+        "semel mirror adopt mm2.properties --source A --target B --from mm2 --dry-run",
+        "semel mirror adopt mm2.properties --source A --target B --from file:offsets.json",
+    ),
+)(adopt)

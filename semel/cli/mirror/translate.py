@@ -14,6 +14,7 @@ from semel.config import ClientConfig
 from semel.errors import ConfigError
 from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.config.properties import read_properties
+from semel.mirror.offsets.checkpoints import read_checkpoints
 from semel.mirror.offsets.segments import Translated
 from semel.mirror.offsets.translation import Translator
 from semel.mirror.positions import flow_id
@@ -67,7 +68,7 @@ def translate(
                 f"group {group!r} has no offsets on {source}. Nothing was translated. Correct the group's name.",
                 tag="NO_OFFSETS",
             )
-        translated = _translated(here, away, there, back, offsets)
+        translated = _translated(here, away, there, back, offsets, group)
         if apply:
             texts = {(one.topic, one.partition): group_offsets[at].metadata for at, one in translated.items()}
             _commit(here, away, group, (source, target), translated, texts)
@@ -80,6 +81,7 @@ def _translated(
     there: FlowConfig | None,
     back: FlowConfig | None,
     offsets: dict[TopicPartition, int],
+    group: str,
 ) -> dict[TopicPartition, Translated]:
     """Translate by the flow to the target, and by the flow that comes from there."""
     translated: dict[TopicPartition, Translated] = {}
@@ -90,7 +92,11 @@ def _translated(
         translator = Translator(source, target, flow_id(flow.policy.source, flow.policy.target))
         if translator.refresh():
             began = True
-            translated |= translator.forward(offsets) if flow is there else translator.backward(offsets)
+            if flow is there:
+                checkpoints = read_checkpoints(target, flow.policy).get(group, {}) if group else {}
+                translated |= translator.forward(offsets, checkpoints)
+            else:
+                translated |= translator.backward(offsets)
     if not began:
         raise ConfigError(
             "the mirror has copied nothing between these clusters yet. Nothing was translated. Start it first:"

@@ -7,7 +7,6 @@ the cluster which ids it knows.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from semel.config import ClientConfig
@@ -17,18 +16,13 @@ from semel.connect.stores.config_format import count_record
 from semel.connect.stores.configs import ConfigStore
 from semel.errors import Retriable, SemelError
 from semel.steps import HerderStep, reached
-from semel.wire.api.describe_transactions import list_transactions
+from semel.transaction.connect_tasks import task_id, task_numbers
 from semel.wire.api.transactions import fence
 from semel.wire.client import Client
 
-__all__ = ["fence_predecessors", "fence_tasks", "transactional_id"]
+__all__ = ["fence_predecessors", "fence_tasks"]
 
 log = logging.getLogger("semel.connect")
-
-
-def transactional_id(group_id: str, connector: str, task: int) -> str:
-    """Return the transactional id of a task, as Kafka Connect names it."""
-    return f"{group_id}-{connector}-{task}"
 
 
 def fence_predecessors(
@@ -74,7 +68,7 @@ def _fence_generation(worker: WorkerConfig, store: ConfigStore, config: Connecto
     count = store.now.counts.get(connector)
     with Client(ClientConfig.parse(config.clients.admin)) as client:
         if count is None and store.topic is None:
-            numbers = _known(client, worker.group_id, connector)
+            numbers = task_numbers(client, worker.group_id, connector)
         elif count is None or (count == 1 and tasks == 1):  # the one task takes the same id over by itself
             numbers = []
         else:
@@ -92,14 +86,8 @@ def _not_fenced(
 ) -> Iterator[tuple[str, SemelError]]:
     """Fence these tasks one after the other. Yield the id and the error of each for which that failed."""
     for number in tasks:
-        name = transactional_id(worker.group_id, connector, number)
+        name = task_id(worker.group_id, connector, number)
         try:
             fence(client, name)
         except SemelError as error:
             yield name, error
-
-
-def _known(client: Client, group_id: str, connector: str) -> list[int]:
-    pattern = re.compile(re.escape(transactional_id(group_id, connector, 0)[:-1]) + r"(\d+)")
-    found = [pattern.fullmatch(name) for name in list_transactions(client)]
-    return sorted(int(one[1]) for one in found if one)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from semel.config import ClientConfig
 from semel.connect.api import Offset, Partition
 from semel.connect.herder.connector_calls import ask_connector, within
-from semel.connect.herder.fencing import fence_predecessors, transactional_id
+from semel.connect.herder.fencing import fence_predecessors
 from semel.connect.herder.lifecycle import Lifecycle
 from semel.connect.herder.throughput import TaskCounts, Throughput
 from semel.connect.settings.connector_config import ConnectorConfig, ConnectorConfigParser
@@ -26,11 +26,12 @@ from semel.connect.stores.config_format import (
     target_record,
 )
 from semel.connect.stores.configs import ConfigStore
-from semel.connect.stores.offset_format import canonical
 from semel.connect.stores.own_offsets import Committed, Offsets, OwnOffsets, ensure_offsets_topic, opened_offsets
 from semel.connect.stores.statuses import StatusStore, TaskState
 from semel.errors import ConfigError
+from semel.serdes.connect_offsets import canonical
 from semel.steps import HerderStep, reached
+from semel.transaction.connect_tasks import task_id
 from semel.transaction.producer import Producer
 from semel.wire.client import Client
 
@@ -276,7 +277,7 @@ class Herder:
             store.write_removals(offsets)
         rows = store.rows(offsets)
         if self.config.exactly_once:
-            owner_id = transactional_id(self.config.group_id, config.name, 0)
+            owner_id = task_id(self.config.group_id, config.name, 0)
             with Producer(client, owner_id, scope="connect", may_have_lost_progress=True) as owner:
                 owner.take_over({store.topic})
                 self._store.check_leader()  # no other leader has started tasks since: they would be fenced now

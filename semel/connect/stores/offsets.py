@@ -17,7 +17,12 @@ import pyarrow as pa
 
 from semel.connect.api import Offset, Partition
 from semel.connect.stores.internal_topics import record_table
-from semel.connect.stores.offset_format import (
+from semel.errors import DataLoss
+from semel.read.claimed_log import read_settled
+from semel.read.raw_log import LogRecord
+from semel.records.encode import encode
+from semel.records.partitioner import partition_of
+from semel.serdes.connect_offsets import (
     canonical,
     claim_key,
     encode_key,
@@ -25,11 +30,6 @@ from semel.connect.stores.offset_format import (
     parse_key,
     parse_value,
 )
-from semel.errors import DataLoss
-from semel.read.claimed_log import read_settled
-from semel.read.raw_log import LogRecord
-from semel.records.encode import encode
-from semel.records.partitioner import partition_of
 from semel.steps import ConnectStep, reached
 from semel.transaction.routing import by_partition
 from semel.wire.api.produce import Appender

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 
 from semel.config import ClientConfig
 from semel.connect.api import Offset, Partition, SourceBatch, SourceTask, TaskContext
-from semel.connect.herder.fencing import transactional_id
 from semel.connect.settings.connector_config import ConnectorConfig
 from semel.connect.settings.worker_config import WorkerConfig
 from semel.connect.stores.own_offsets import Offsets, opened_offsets
@@ -23,6 +22,7 @@ from semel.connect.tasks.writers import AtLeastOnce, ExactlyOnce, Writer
 from semel.errors import ConfigError, Fenced, Retriable, SemelError
 from semel.processes.process import Process
 from semel.steps import ConnectStep, reached
+from semel.transaction.connect_tasks import task_id
 from semel.wire.client import Client
 
 __all__ = ["run"]
@@ -79,7 +79,7 @@ def _run(process: Process) -> None:
 
 def _writer(client: Client, worker: WorkerConfig, config: ConnectorConfig, number: int, store: Offsets) -> Writer:
     if worker.exactly_once:
-        owner = transactional_id(worker.group_id, config.name, number)
+        owner = task_id(worker.group_id, config.name, number)
         return ExactlyOnce(client, owner, store, config.topic_creation)
     return AtLeastOnce(client, store, worker.flush_interval_ms, config.topic_creation)
 

@@ -15,11 +15,11 @@ import pyarrow as pa
 from semel.connect.api import Offset, Partition, SourceBatch, SourceRecord
 from semel.connect.columns import UNREADABLE
 from semel.connect.settings.connector_config import ConnectorConfig
-from semel.connect.stores.offset_format import canonical
 from semel.connect.tasks.dead_letters import dead_letters
 from semel.connect.tasks.records import Written, tables_of, write_record
 from semel.errors import ConfigError
 from semel.records.arrays import array
+from semel.serdes.connect_offsets import canonical
 from semel.serdes.registry.errors import RegistryUnusable
 
 __all__ = ["Rows", "rows_of"]

@@ -19,7 +19,6 @@ from semel.mirror.config.keys import (
     CLIENT,
     CLUSTER,
     FLOW,
-    NOT_DONE,
     NOTHING,
     OF_SIDES,
     REFUSED,
@@ -28,13 +27,11 @@ from semel.mirror.config.keys import (
     is_ignored_client_key,
     is_shared,
 )
-from semel.settings import Setting, nearest, read_value, split_list, unknown
+from semel.settings import nearest, read_value, split_list, unknown
 
 __all__ = ["FileKeys"]
 
 _ALIAS = re.compile(r"[A-Za-z0-9._-]+")
-#: A switch of what is in NOT_DONE.
-_NOT_DONE_HERE = Setting(bool, True)
 
 
 class FileKeys:
@@ -123,13 +120,13 @@ class FileKeys:
                 return
         if is_accepted(name):
             self.accepted.append(key)
-        elif not (name in used or name in NOT_DONE or name.startswith(ROLES) or client(name)):
+        elif not (name in used or name.startswith(ROLES) or client(name)):
             if is_ignored_client_key(name):
                 self.accepted.append(key)
                 return
             if name.endswith(".bootstrap.servers"):
                 raise self.unknown_cluster(key)
-            hint = nearest(name, [*used, *NOT_DONE, *ACCEPTED.exact, *CLIENT])
+            hint = nearest(name, [*used, *ACCEPTED.exact, *CLIENT])
             raise unknown(key, (), NOTHING, what="key", hint=hint)
 
     def unknown_cluster(self, key: str) -> ConfigError:
@@ -153,7 +150,7 @@ class FileKeys:
 
     def value(self, flow: tuple[str, str], name: str) -> Any:
         """Return the value that applies to a flow, or the default. Raise :class:`ConfigError` for a wrong one."""
-        setting = FLOW.get(name, _NOT_DONE_HERE)
+        setting = FLOW[name]
         written = self.get(flow, name)
         return setting.default if written is None else read_value(*written, setting, NOTHING)
 

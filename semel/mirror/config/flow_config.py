@@ -10,7 +10,19 @@ from semel.config import ClientConfig
 from semel.mirror.policy import ReplicationPolicy
 from semel.mirror.topic_filter import TopicFilter
 
-__all__ = ["FlowConfig", "HeartbeatConfig", "MirrorConfig"]
+__all__ = ["FlowConfig", "HeartbeatConfig", "MirrorConfig", "OffsetSyncConfig"]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetSyncConfig:
+    """The offset syncs of a flow. They lie on its source or its target; ``most_lag`` is ``offset.lag.max``.
+
+    ``replication`` is None where the file is silent.
+    """
+
+    on_source: bool
+    most_lag: int
+    replication: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +33,7 @@ class FlowConfig:
     are looked for once, and the others are 0 where nothing is to be done. ``checkpoints_replication`` is None where the
     file is silent. ``back`` are the topics of the flow in the other direction, where both keep names and that one is
     enabled too. ``skips_deleted``: rows that retention has deleted on the source are passed over. ``copies_heartbeats``
-    holds also where ``topics`` does not name them.
+    holds also where ``topics`` does not name them. ``offset_syncs`` is None where none are written.
     """
 
     policy: ReplicationPolicy
@@ -42,6 +54,7 @@ class FlowConfig:
     copies_heartbeats: bool = False
     skips_deleted: bool = False
     back: TopicFilter | None = None
+    offset_syncs: OffsetSyncConfig | None = None
 
     @property
     def title(self) -> str:
@@ -79,14 +92,13 @@ class HeartbeatConfig:
 
 @dataclass(frozen=True, slots=True)
 class MirrorConfig:
-    """The flows that are enabled, the keys that change nothing here, and what MirrorMaker 2 would do beside and this
-    does not. Heartbeats are of all pairs of clusters, also of those without a flow.
+    """The flows that are enabled, and the keys that change nothing here. Heartbeats are of all pairs of clusters, also
+    of those without a flow.
     """
 
     flows: tuple[FlowConfig, ...]
     heartbeats: tuple[HeartbeatConfig, ...]
     accepted: tuple[str, ...]
-    not_done: tuple[str, ...]
 
     def flow(self, source: str, target: str) -> FlowConfig | None:
         """Return the flow between two clusters if it is enabled."""

@@ -19,7 +19,6 @@ __all__ = [
     "CLUSTER",
     "FLOW",
     "NOTHING",
-    "NOT_DONE",
     "OF_CLUSTER_UNREAD",
     "OF_SIDES",
     "OVERRIDE",
@@ -71,6 +70,10 @@ FLOW: Final = {
     "emit.heartbeats.interval.seconds": _seconds(1),
     "heartbeats.topic.replication.factor": replace(_REPLICATION, default=None),
     "heartbeats.replication.enabled": _ON,
+    "emit.offset-syncs.enabled": _ON,
+    "offset.lag.max": Setting(int, 100, 0),
+    "offset-syncs.topic.location": Setting(str, "source", one_of=("source", "target")),
+    "offset-syncs.topic.replication.factor": replace(_REPLICATION, default=None),
     "sync.topic.acls.enabled": _ON,
     "sync.topic.acls.interval.seconds": _seconds(600),
     "source.cluster.alias": Setting(str, None),
@@ -89,8 +92,6 @@ ALIASES: Final = ("source.cluster.alias", "target.cluster.alias")
 OF_SIDES: Final = ("source.cluster.", "target.cluster.")
 #: Where a flow that has copied nothing begins: a client's property, and read here.
 START: Final = Setting(str, "earliest", one_of=("earliest", "latest"))
-#: What MirrorMaker 2 does unless the file says false, and this version does not: it is said at start.
-NOT_DONE: Final = {"emit.offset-syncs.enabled": "MirrorMaker 2's own offset syncs are not written"}
 ROLES: Final = tuple(
     f"{side}{role}." for side in ("", "source.", "target.") for role in ("consumer", "producer", "admin")
 )
@@ -100,12 +101,12 @@ OF_CLUSTER_UNREAD: Final = tuple(name for name in ROLES if name.startswith(("sou
 #: Of Connect: what a connector sets of the clients of the worker that it runs in, which are the target's.
 OVERRIDE: Final = "override."
 
-#: Keys that cannot change which records arrive where: Connect's own topics and threads, and what belongs to NOT_DONE.
+#: Keys that cannot change which records arrive where: Connect's own topics and threads.
 ACCEPTED: Final = Names(
     """tasks.max name listeners admin.listeners group.id plugin.path plugin.discovery
     dedicated.mode.enable.internal.rest tasks.max.enforce topic.creation.enable connector.client.config.override.policy
-    consumer.poll.timeout.ms admin.timeout.ms offset.lag.max offset-syncs.topic.location add.source.alias.to.metrics
-    offset-syncs.topic.replication.factor offset-syncs.client.enabled offsets.storage.topic
+    consumer.poll.timeout.ms admin.timeout.ms add.source.alias.to.metrics
+    offset-syncs.client.enabled offsets.storage.topic
     refresh.groups.enabled refresh.groups.interval.seconds use.incremental.alter.configs
     scheduled.rebalance.max.delay.ms session.timeout.ms rebalance.timeout.ms heartbeat.interval.ms
     connect.protocol config.action.reload topic.tracking.enable topic.tracking.allow.reset transaction.boundary

@@ -12,8 +12,8 @@ from pathlib import Path
 from semel.errors import ConfigError
 from semel.mirror.config.clients import RESET, source_client, target_client, unread_keys
 from semel.mirror.config.file_keys import FileKeys
-from semel.mirror.config.flow_config import FlowConfig, HeartbeatConfig, MirrorConfig
-from semel.mirror.config.keys import NOT_DONE, NOTHING, START
+from semel.mirror.config.flow_config import FlowConfig, HeartbeatConfig, MirrorConfig, OffsetSyncConfig
+from semel.mirror.config.keys import NOTHING, START
 from semel.mirror.policy import KEEPS_NAMES, POLICIES, ReplicationPolicy
 from semel.mirror.topic_filter import TopicFilter, patterns
 from semel.settings import properties_file
@@ -57,13 +57,11 @@ class _File:
             )
         flows = tuple(self._flow(pair, enabled) for pair in chosen)
         self._check_names(flows)
-        asked = {name: [keys.value(pair, name) for pair in chosen] for name in NOT_DONE}
         beating = [pair for pair in keys.pairs() if keys.value(pair, "emit.heartbeats.enabled")]
         return MirrorConfig(
             flows,
             tuple(self._heartbeats(pair) for pair in beating if not targets or pair[1] in targets),
             tuple(sorted([*keys.accepted, *unread_keys(keys, enabled, beating)])),
-            tuple(what for name, what in NOT_DONE.items() if any(asked[name])),
         )
 
     def _check_names(self, flows: Iterable[FlowConfig]) -> None:
@@ -103,7 +101,18 @@ class _File:
             copies_heartbeats=keys.value(pair, "heartbeats.replication.enabled"),
             skips_deleted=keys.value(pair, "on.data.loss") == "skip",
             back=self._filter((target, source), "topics") if back else None,
+            offset_syncs=self._offset_syncs(pair),
         )
+
+    def _offset_syncs(self, pair: _Pair) -> OffsetSyncConfig | None:
+        keys = self._keys
+        location = keys.value(pair, "offset-syncs.topic.location")
+        found = OffsetSyncConfig(
+            location == "source",
+            keys.value(pair, "offset.lag.max"),
+            keys.value(pair, "offset-syncs.topic.replication.factor"),
+        )
+        return found if keys.value(pair, "emit.offset-syncs.enabled") else None
 
     def _heartbeats(self, pair: _Pair) -> HeartbeatConfig:
         """Return the heartbeats of a pair. By default all pairs have them: a flow copies those that the pair in the

@@ -18,9 +18,10 @@ from contextlib import contextmanager
 
 from semel.config import ClientConfig
 from semel.errors import ConfigError, SemelError
+from semel.mirror.background.internal_topics import ensure_compacted, write
 from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.formats import Checkpoint
-from semel.mirror.internal_topics import ensure_compacted, write
+from semel.mirror.offsets.checkpoints import Checkpoints, read_checkpoints
 from semel.mirror.offsets.segments import Translated
 from semel.mirror.offsets.translation import Translator
 from semel.mirror.positions import Positions
@@ -71,6 +72,8 @@ class GroupFollower:
         self._source = Client(ClientConfig.parse(config.source))
         self._target = Client(ClientConfig.parse(config.target))
         self._translator: Translator | None = None
+        #: Those that were there at the first look.
+        self._checkpoints: Checkpoints = {}
         self._newest: tuple[Positions, int] | None = None
         self._told: dict[str, _Offsets] = {}
         #: Why groups were not read or translated at the last look, and why their offsets were not committed.
@@ -137,6 +140,7 @@ class GroupFollower:
     def _follow(self, positions: Positions, end: int, *, checkpoints: bool, sync: bool) -> None:
         """Follow group by group: one that cannot be followed is named, and the others follow."""
         if self._translator is None:
+            self._checkpoints = read_checkpoints(self._target, self._config.policy)
             self._translator = Translator(self._source, self._target, self._id)
         self._translator.update(positions, end)
         gone = self._targets_gone(positions)
@@ -192,7 +196,9 @@ class GroupFollower:
                 f"the target topic of {lacking[0]} is gone. Only the group's other topics follow. Resolve that topic."
             )
             self._note(group, Stop("TARGET_GONE", text), unread)
-        translated = translator.forward({partition: one.offset for partition, one in offsets.items()})
+        translated = translator.forward(
+            {partition: one.offset for partition, one in offsets.items()}, self._checkpoints.get(group, {})
+        )
         found = {partition: (offsets[partition], one) for partition, one in translated.items()}
         for partition, (upstream, before) in self._told.get(group, {}).items():
             if partition in found:

@@ -77,6 +77,18 @@ class Runs:
         """Return a part of the runs."""
         return Runs(self.source[first:last], self.target[first:last], self.count[first:last])
 
+    def before(self, source: int) -> Runs:
+        """Return the records below an offset of the source."""
+        count = np.clip(source - self.source, 0, self.count)
+        kept = count > 0
+        return Runs(self.source[kept], self.target[kept], count[kept])
+
+    def reaches(self, later: Runs) -> bool:
+        """Return whether a record of these is at or after the first one of ``later``, on either side."""
+        return len(self.count) > 0 and bool(
+            self.source[-1] + self.count[-1] > later.source[0] or self.target[-1] + self.count[-1] > later.target[0]
+        )
+
     def inverse(self) -> Runs:
         """From the target to the source."""
         return Runs(self.target, self.source, self.count)
@@ -110,6 +122,7 @@ class Translated:
 
 
 EARLIER = "older than what is known: the earliest offset, so records come again"
+CHECKPOINT = "older than what is known: as the checkpoint of the group, so records may come again"
 AHEAD = "ahead of the mirror: the end of what is copied, so records come again"
 
 
@@ -120,9 +133,14 @@ class Segments:
     runs: dict[TopicPartition, list[Runs]] = field(default_factory=dict)
 
     def add(self, found: Mapping[TopicPartition, Runs]) -> None:
-        """Add the runs of a later round."""
+        """Add the runs of a later round. Where a flow was adopted at an earlier offset, they replace those from there
+        on.
+        """
         for partition, runs in found.items():
             parts = self.runs.setdefault(partition, [])
+            if parts and len(runs.count) and parts[-1].reaches(runs):
+                kept = self.of(partition).before(int(runs.source[0]))
+                parts = self.runs[partition] = [kept.inverse().before(int(runs.target[0])).inverse()]
             parts.append(runs)
             if len(parts) > _ROUNDS:
                 self.of(partition)

@@ -7,10 +7,13 @@ a later one, and says so.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
 
 from semel.errors import ConfigError
+from semel.mirror.formats import Checkpoint
 from semel.mirror.offsets.segment_topic import SegmentTopic
-from semel.mirror.offsets.segments import Segments, Translated
+from semel.mirror.offsets.segments import CHECKPOINT, EARLIER, Segments, Translated
 from semel.mirror.positions import SCOPE, Positions
 from semel.transaction.progress.reader import committed_progress
 from semel.transaction.progress.record import Progress
@@ -55,9 +58,15 @@ class Translator:
         self.positions = positions
         self._segments = self._topic.read(positions, end)
 
-    def forward(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Translated]:
+    def forward(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        checkpoints: Mapping[TopicPartition, Checkpoint] = MappingProxyType({}),
+    ) -> dict[TopicPartition, Translated]:
         """Next offsets to read on the source, as such of the target. Partitions that are not mirrored are left out, and
         those whose target topic is gone.
+
+        ``checkpoints`` of the same group, by target partition, count where the runs are not known.
         """
         there = self._target.existing({self.positions.targets[p[0]][0] for p in offsets if p in self.positions.at})
         known = {
@@ -65,8 +74,18 @@ class Translator:
         }
         targets = {p: (self.positions.targets[p[0]][0], p[1]) for p in known}
         earliest = _earliest(self._target, targets.values())
-        found = {p: self._segments.forward(self.positions, p, at, earliest) for p, at in known.items()}
-        return {p: one for p, one in found.items() if one is not None}
+        reached = {
+            to: checkpoints[to].offset
+            for p, to in targets.items()
+            if to in checkpoints and checkpoints[to].upstream_offset <= known[p]
+            if earliest.get(to, 0) < checkpoints[to].offset
+        }
+        found = {p: self._segments.forward(self.positions, p, at, {**earliest, **reached}) for p, at in known.items()}
+        return {
+            p: replace(one, note=CHECKPOINT) if one.note == EARLIER and targets[p] in reached else one
+            for p, one in found.items()
+            if one is not None
+        }
 
     def backward(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Translated]:
         """Next offsets to read on the target, as such of the source. Partitions that were not copied are left out."""

@@ -1,7 +1,10 @@
 """The work of a topology's nodes: Arrow batches in, Arrow batches out.
 
 - ``stateless``: functions, filters, keys, branches, and what a sink writes.
-- ``stateful``: aggregations, tables, joins.
-- ``folds``: what an aggregation keeps, and how rows change it.
+- ``stateful``: aggregations, tables, joins of a stream with a table.
+- ``stream_join``: joins of two streams; ``waiting``: their records without a partner.
+- ``keyed_windows``: aggregations in sessions and sliding windows.
+- ``suppress``: updates of a table that wait.
+- ``folds``: what an aggregation keeps, and how rows change it; ``function_fold``: by a function.
 - ``packing``: the values of repartition topics before an aggregation.
 """

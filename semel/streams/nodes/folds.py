@@ -1,13 +1,12 @@
-"""The state of an aggregation, and how new rows change it: :class:`Count`, :class:`Columns`, :class:`Python`.
+"""The state of an aggregation, and how new rows change it: :class:`Count`, :class:`Columns`.
 
 Count and Columns work on whole batches: Arrow groups the rows, and numpy adds what it found to what was there. Their
-entries have a fixed size, so that those of all groups of a batch are one array. Python calls a function for each
-record.
+entries have a fixed size, so that those of all groups of a batch are one array.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,12 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from semel.errors import ConfigError
-from semel.serdes.serde import Serde, decode, encode, to_python
 from semel.streams.cells import EMPTY, FLOAT, INTEGER, cell_fields, cell_numbers, items, read_cells
-from semel.streams.rows import Record, calling, place, records, returned
-from semel.streams.state.state_store import number
 
-__all__ = ["Columns", "Count", "Fold", "Groups", "Python"]
+__all__ = ["Columns", "Count", "Entries", "Fold", "FoldSteps", "Groups"]
 
 _WORD = 8
 _OPERATIONS = ("sum", "min", "max", "count")
@@ -55,6 +51,30 @@ class Fold(Protocol):
     def columns(self, entries: Entries) -> dict[str, Any]:
         """Return the entries as columns."""
 
+    def steps(self, rows: Any) -> FoldSteps:
+        """Return its work on single rows."""
+
+    def states(self, entries: Entries) -> list[Any]:
+        """Return the aggregates of entries, for :meth:`steps`."""
+
+    def entries(self, states: list[Any], times: list[int]) -> Entries:
+        """Return the entries of aggregates."""
+
+
+class FoldSteps(Protocol):
+    """The work of an aggregation on the row ``at``."""
+
+    at: int
+
+    def initial(self) -> Any:
+        """Return the first aggregate."""
+
+    def add(self, state: Any) -> Any:
+        """Return the aggregate with the row."""
+
+    def merge(self, one: Any, other: Any) -> Any:
+        """Return the aggregate of two windows that have become one."""
+
 
 class Count:
     """The number of rows. An entry's value is Kafka's Long."""
@@ -73,6 +93,34 @@ class Count:
     def columns(self, entries: Entries) -> dict[str, Any]:
         """Return the column ``value``."""
         return {"value": pa.array(_read(self._form, entries)["count"].astype(np.int64), mask=_missing(entries))}
+
+    def steps(self, rows: Any) -> FoldSteps:
+        """Count single rows."""
+        return _CountSteps()
+
+    def states(self, entries: Entries) -> list[Any]:
+        """Return the counts."""
+        return [None if entry is None else int.from_bytes(entry[_WORD:], "big") for entry in entries]
+
+    def entries(self, states: list[Any], times: list[int]) -> Entries:
+        """Return the entries of counts."""
+        pairs = zip(states, times, strict=True)
+        return [
+            None if one is None else time.to_bytes(_WORD, "big") + one.to_bytes(_WORD, "big") for one, time in pairs
+        ]
+
+
+class _CountSteps:
+    at = 0
+
+    def initial(self) -> int:
+        return 0
+
+    def add(self, state: int) -> int:
+        return state + 1
+
+    def merge(self, one: int, other: int) -> int:
+        return one + other
 
 
 class Columns:
@@ -152,55 +200,70 @@ class Columns:
         found, missing = _read(self._form, entries), _missing(entries)
         return {name: read_cells(found, name, missing) for name in self._asked}
 
+    def steps(self, rows: Any) -> FoldSteps:
+        """Work on single rows."""
+        columns = {name: self._numbers(rows, name) for name in self.needs}
+        return _ColumnSteps(self._asked, {name: column.to_pylist() for name, column in columns.items()}, rows["key"])
 
-class Python:
-    """A function of the key, the record's value, and what was there; ``initial`` makes the first one, or the first
-    value is it.
-    """
+    def states(self, entries: Entries) -> list[Any]:
+        """Return a list of numbers for each entry, None where there is none yet."""
+        there = [entry for entry in entries if entry is not None]
+        cells = np.frombuffer(b"".join(there), self._form)
+        columns = [_cell_list(cells, name) for name in self._asked]
+        rows = iter([list(row) for row in zip(*columns, strict=True)])
+        return [None if entry is None else next(rows) for entry in entries]
 
-    needs: tuple[str, ...] = ("value",)
+    def entries(self, states: list[Any], times: list[int]) -> Entries:
+        """Return the entries of lists of numbers."""
+        made = np.zeros(len(states), self._form)
+        made["time"] = times
+        for at, name in enumerate(self._asked):
+            numbers = [None if state is None else state[at] for state in states]
+            kinds = [EMPTY if one is None else FLOAT if isinstance(one, float) else INTEGER for one in numbers]
+            made[f"{name} kind"] = kinds
+            floats = np.array(kinds) == FLOAT
+            made[name][floats] = np.array([one for one in numbers if isinstance(one, float)], ">f8").view(">i8")
+            made[name][~floats] = [one or 0 for one in numbers if not isinstance(one, float)]
+        return [None if state is None else one for state, one in zip(states, items(made), strict=True)]
 
-    def __init__(
-        self,
-        name: str,
-        function: Callable[..., Any],
-        initial: Callable[[], Any] | None,
-        given: tuple[Serde, Serde],
-        made: Serde,
-    ) -> None:
-        self._name, self._function, self._initial, self._given, self._made = name, function, initial, given, made
-        self.holds = f"what a function made ({made or 'bytes'})"
 
-    def add(self, groups: Groups, before: Entries) -> tuple[Sequence[bytes | None], np.ndarray[Any, Any]]:
-        """Call the function for each record, in their order. After a deletion the next record begins again."""
-        states = to_python(self.columns(before)["value"], self._made)
-        times = [-1 if entry is None else number(entry) for entry in before]
-        for record, group in zip(records(groups.rows, *self._given), groups.of_row.tolist(), strict=True):
-            there = states[group] is not None
-            times[group] = max(times[group], record.timestamp) if there else record.timestamp
-            states[group] = self._next(record, states[group])
-        latest = np.array(times, np.int64)
-        made = returned(states, self._made, self._name, lambda at: place(groups.rows, groups.last_row(at)))
-        values = encode(made, self._made).to_pylist()
-        stamps = items(latest.astype(">i8"))
-        return [None if value is None else stamps[at] + value for at, value in enumerate(values)], latest
+class _ColumnSteps:
+    at = 0
 
-    def _next(self, record: Record, state: Any) -> Any:
-        if state is None:
-            if self._initial is None:
-                return record.value
-            state = calling(self._initial, self._name, record)
-        return calling(self._step, self._name, record, record, state)
+    def __init__(self, asked: Mapping[str, tuple[str, str]], columns: Mapping[str, list[Any]], keys: Any) -> None:
+        self._asked, self._columns, self._keys = asked, columns, keys
 
-    def _step(self, record: Record, state: Any) -> Any:
-        if self._initial is None:
-            return self._function(state, record.value)
-        return self._function(record.key, record.value, state)
+    def initial(self) -> list[Any]:
+        return [None] * len(self._asked)
 
-    def columns(self, entries: Entries) -> dict[str, Any]:
-        """Return the column ``value``."""
-        raw = pa.array([None if entry is None else entry[_WORD:] for entry in entries], pa.binary())
-        return {"value": decode(raw, self._made)}
+    def add(self, state: list[Any]) -> list[Any]:
+        numbers = [self._columns[column][self.at] for _, column in self._asked.values()]
+        counted = [
+            int(number is not None) if operation == "count" else number
+            for number, (operation, _) in zip(numbers, self._asked.values(), strict=True)
+        ]
+        return self.merge(state, counted)
+
+    def merge(self, one: list[Any], other: list[Any]) -> list[Any]:
+        pairs = zip(self._asked.items(), one, other, strict=True)
+        return [self._combined(name, operation, *pair) for (name, (operation, _)), *pair in pairs]
+
+    def _combined(self, name: str, operation: str, one: Any, other: Any) -> Any:
+        if one is None or other is None:
+            return other if one is None else one
+        found = {"min": min, "max": max}.get(operation, lambda a, b: a + b)(one, other)
+        if isinstance(found, int) and not -(2**63) <= found < 2**63:
+            raise _too_large(name, self._keys[self.at], found)
+        return found
+
+
+def _cell_list(cells: Any, name: str) -> list[Any]:
+    """Return the numbers of a cell, each as it is kept."""
+    kinds = cells[f"{name} kind"]
+    whole, floats = (cell_numbers(cells[name], kinds, floats=one).tolist() for one in (False, True))
+    return [
+        None if kind == EMPTY else floats[at] if kind == FLOAT else whole[at] for at, kind in enumerate(kinds.tolist())
+    ]
 
 
 def _check_fits(groups: Groups, column: Any, before: tuple[Any, Any], sums: Any, name: str) -> None:
@@ -212,12 +275,15 @@ def _check_fits(groups: Groups, column: Any, before: tuple[Any, Any], sums: Any,
     about = bits.astype(np.float64) + np.bincount(groups.of_row, values, minlength=groups.count)
     wrong = np.flatnonzero((np.abs(about - sums.astype(np.float64)) > 2.0**62) & (kinds != FLOAT))
     if len(wrong):
-        key, sum_of = groups.rows["key"][groups.last_row(wrong[0])], about[wrong[0]]
-        raise ConfigError(
-            f"the sum {name!r} of key {key} leaves 64 bits: it comes to about {sum_of:.4g}. Nothing of this"
-            " transaction is visible. Cast the column to float64 in map_batches, or aggregate with a function.",
-            tag="COLUMN_TYPE",
-        )
+        raise _too_large(name, groups.rows["key"][groups.last_row(wrong[0])], about[wrong[0]])
+
+
+def _too_large(name: str, key: Any, number: float) -> ConfigError:
+    return ConfigError(
+        f"the sum {name!r} of key {key} leaves 64 bits: it comes to about {number:.4g}. Nothing of this"
+        " transaction is visible. Cast the column to float64 in map_batches, or aggregate with a function.",
+        tag="COLUMN_TYPE",
+    )
 
 
 def _read(form: Any, entries: Entries) -> Any:

@@ -33,7 +33,7 @@ from semel.streams.rows import (
     times,
     timestamps,
 )
-from semel.streams.state.state_store import StateStore, StoreSpec, stamps
+from semel.streams.state.state_store import StateStore, StoreSpec, number, stamps
 from semel.streams.windows import Windows
 
 __all__ = ["Aggregate", "Join", "TableSource", "value_reader"]
@@ -52,13 +52,37 @@ class Aggregate:
     windows: Windows | None
     dropped: DroppedRecords
     caching: bool
+    #: Whether windows are handed on once, when they have closed.
+    on_close: bool = False
 
     def __call__(self, rows: Any, stores: Mapping[str, StateStore]) -> Any:
         """One row for each group: key, window, what the fold says, timestamp. One for each update without caching."""
         rows = self._wanted(rows)
+        if self.on_close:
+            store = stores[self.spec.name]
+            before = store.stream_time
+            self._updates(rows, store)
+            return self._closed(store, before)
         if self.caching or rows.num_rows < 2:
             return self._updates(rows, stores[self.spec.name])
         return joined_batches([self._updates(row, stores[self.spec.name]) for row in one_by_one(rows)])
+
+    def _closed(self, store: StateStore, before: int) -> Any:
+        """Return the windows that have closed since this stream time, in the order of their start."""
+        assert isinstance(self.windows, Windows)
+        size, names = self.windows.longest_ms, self.windows.keys
+        open_from = (max(time - self.windows.grace_ms - size + 1, 0) for time in (before, store.stream_time))
+        found = list(store.scan(*map(names.first, open_from)))
+        starts = np.array([names.start(name) for name, _ in found], np.int64)
+        return pa.RecordBatch.from_pydict(
+            {
+                "key": decode(pa.array([names.key(name) for name, _ in found], pa.binary()), self.key),
+                "window_start": timestamps(starts),
+                "window_end": timestamps(starts + size),
+                **self.fold.columns([entry for _, entry in found]),
+                "timestamp": timestamps([number(entry) for _, entry in found]),
+            }
+        )
 
     def _updates(self, rows: Any, store: StateStore) -> Any:
         time = times(rows)

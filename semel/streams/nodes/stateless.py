@@ -25,13 +25,16 @@ from semel.streams.windows.keys import WindowKeys
 __all__ = [
     "branch_child",
     "branching",
+    "choosing",
     "filtering",
     "flat_mapping",
+    "flat_mapping_values",
     "having_key_column",
     "keyed_by",
     "map_batch",
     "mapping",
     "mapping_values",
+    "peeking",
     "requiring_key",
     "rows_from_results",
     "to_records",
@@ -107,6 +110,35 @@ def mapping_values(function: Callable[[Record], Any], name: str, given: tuple[Se
     return operate
 
 
+def flat_mapping_values(
+    function: Callable[[Record], Any], name: str, given: tuple[Serde, Serde], made: Serde
+) -> Operator:
+    """Any number of values for each record: the function returns them. The key stays."""
+
+    def operate(rows: Any, _: Mapping[str, StateStore]) -> Any:
+        values: list[Any] = []
+        parents: list[int] = []
+        for at, record in enumerate(records(rows, *given)):
+            found = calling(lambda one: list(function(one)), name, record, record)
+            values += found
+            parents += [at] * len(found)
+        taken = rows.take(pa.array(parents, pa.int64()))
+        return _set(taken, "value", returned(values, made, name, partial(place, taken)))
+
+    return operate
+
+
+def peeking(function: Callable[[Record], Any], name: str, given: tuple[Serde, Serde]) -> Operator:
+    """Call a function with each record, and hand the rows on as they are."""
+
+    def operate(rows: Any, _: Mapping[str, StateStore]) -> Any:
+        for record in records(rows, *given):
+            calling(function, name, record, record)
+        return rows
+
+    return operate
+
+
 def keyed_by(chooser: str | Callable[[Record], Any], name: str, given: tuple[Serde, Serde], made: Serde) -> Operator:
     """Take another key: a column's, or what a function of single records returns."""
 
@@ -123,6 +155,23 @@ def keyed_by(chooser: str | Callable[[Record], Any], name: str, given: tuple[Ser
         return _set(rows, "key", returned(keys, made, name, partial(place, rows)))
 
     return operate
+
+
+def choosing(function: Callable[[Record], str], name: str, given: tuple[Serde, Serde]) -> Callable[[Any], list[str]]:
+    """Return a function that gives the topic of each row. It raises :class:`ConfigError` for what is none."""
+
+    def choose(rows: Any) -> list[str]:
+        found = [calling(function, name, record, record) for record in records(rows, *given)]
+        for at, topic in enumerate(found):
+            if not isinstance(topic, str) or not topic:
+                raise ConfigError(
+                    f"the function of {name} returned {topic!r} for {place(rows, at)}, and that is no topic. Nothing of"
+                    " this transaction is visible. Return the name of a topic that exists.",
+                    tag="USER_FUNCTION",
+                )
+        return found
+
+    return choose
 
 
 def without_nulls(rows: Any, columns: Sequence[str], name: str, dropped: DroppedRecords) -> Any:

@@ -11,16 +11,18 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+import pyarrow as pa
+
 from semel.errors import ConfigError, Unsupported
 from semel.serdes.serde import Serde
 from semel.streams.dropped import DroppedRecords
 from semel.streams.nodes.stateless import rows_from_results
 from semel.streams.processor.stores import KeyValueStore, StoreBuilder, WindowStore
-from semel.streams.rows import ORIGIN, Record, calling, records
+from semel.streams.rows import ORIGIN, WINDOW, Record, calling, records
 from semel.streams.state.state_store import StateStore
 from semel.streams.windows.duration import milliseconds
 
-__all__ = ["Context", "Processing", "Processor", "PunctuationType", "Supplier"]
+__all__ = ["Cancellable", "Context", "Processing", "Processor", "PunctuationType", "Supplier"]
 
 
 class PunctuationType(Enum):
@@ -51,11 +53,18 @@ class Processor:
 Supplier = Callable[[], Processor]
 
 
-@dataclass
-class _Punctuator:
+@dataclass(eq=False)
+class Cancellable:
+    """A function that is called in intervals, until :meth:`cancel`."""
+
     interval_ms: int
     call: Callable[[int], Any]
     next_ms: int = 0
+    cancelled: bool = False
+
+    def cancel(self) -> None:
+        """Call it no more."""
+        self.cancelled = True
 
 
 class Context:
@@ -63,9 +72,11 @@ class Context:
 
     def __init__(self, name: str, views: Mapping[str, KeyValueStore | WindowStore]) -> None:
         self._name, self._views = name, views
-        self.punctuators: list[_Punctuator] = []
+        self._punctuators: list[Cancellable] = []
         self._now = -1
         self.stream_time = -1
+        #: Whether records keep their keys, and whether a scheduled function is being called.
+        self.fixed_key = self.scheduled = False
         self.forwarded: list[tuple[Any, Any, int]] = []
         #: Takes what was forwarded before :meth:`forward` returns.
         self.take: Callable[[], None] | None = None
@@ -82,18 +93,35 @@ class Context:
 
     def forward(self, key: Any, value: Any, *, timestamp: int | None = None) -> None:
         """Forward a record. Its time is that of the current record, unless one is given."""
+        if self.fixed_key:
+            raise self._misused("forwards a key in process_values", "Use forward_value(), or process()")
+        self._forward(key, value, timestamp)
+
+    def _forward(self, key: Any, value: Any, timestamp: int | None) -> None:
         self.forwarded.append((key, value, self._now if timestamp is None else timestamp))
         if self.take is not None:
             self.take()
+
+    def forward_value(self, value: Any, *, timestamp: int | None = None) -> None:
+        """Forward the current record with another value, in ``process_values``. Raise :class:`ConfigError` in a
+        scheduled function: no record is there, whose key it could have.
+        """
+        if not self.fixed_key or self.scheduled:
+            raise self._misused("forwards a value where no record's key is", "Use process(), and forward() with a key")
+        self._forward(None, value, timestamp)
+
+    def _misused(self, what: str, instead: str) -> ConfigError:
+        text = f"{self._name} {what}. Nothing of this transaction is visible. {instead}."
+        return ConfigError(text, tag="TOPOLOGY")
 
     def schedule(
         self,
         interval: str | int,
         punctuator: Callable[[int], Any],
         kind: PunctuationType = PunctuationType.STREAM_TIME,
-    ) -> None:
+    ) -> Cancellable:
         """Call a function with the time, each interval of stream time: with the first record, then at multiples of the
-        interval. After a restart it begins so again, as in Kafka Streams.
+        interval. After a restart it begins so again, as in Kafka Streams. What is returned can be cancelled.
 
         Raises :class:`Unsupported` for ``WALL_CLOCK_TIME``.
         """
@@ -103,7 +131,15 @@ class Context:
                 " visible. Use STREAM_TIME, or send records that say when.",
                 tag="NOT_YET",
             )
-        self.punctuators.append(_Punctuator(milliseconds(interval, "interval"), punctuator))
+        self._punctuators.append(Cancellable(milliseconds(interval, "interval"), punctuator))
+        return self._punctuators[-1]
+
+    @property
+    def punctuators(self) -> list[Cancellable]:
+        """The functions that are called in intervals."""
+        if any(one.cancelled for one in self._punctuators):
+            self._punctuators = [one for one in self._punctuators if not one.cancelled]
+        return self._punctuators
 
     def begin(self, timestamp: int) -> None:
         """Take note of the time that what is put and forwarded gets."""
@@ -130,6 +166,8 @@ class Processing:
     hand_on: Callable[[Any], None] | None = None
     stops: bool = False
     left: Any = None
+    #: Whether records keep their keys: :meth:`Context.forward_value` is for them.
+    fixed_key: bool = False
     _processor: Processor | None = None
     _context: Context = field(init=False)
 
@@ -139,6 +177,7 @@ class Processing:
             self._context = Context(
                 self.name, {one.spec.name: one.view(stores[one.spec.name]) for one in self.builders}
             )
+            self._context.fixed_key = self.fixed_key
             self._processor = calling(self._made, self.name, Record(None, None, -1))
 
     def _made(self) -> Processor:
@@ -172,7 +211,13 @@ class Processing:
         """Return what was forwarded as rows; each was made at its parent among ``rows``."""
         forwarded, self._context.forwarded = self._context.forwarded, []
         keys, values, times = ([row[at] for row in forwarded] for at in range(3))
-        return rows_from_results(rows, self.name, keys, values, parents, self.made, times)
+        made = rows_from_results(rows, self.name, keys, values, parents, self.made, times)
+        if not self.fixed_key:
+            return made
+        kept = [name for name in ("key", *WINDOW) if name in rows.schema.names]
+        taken = rows.select(kept).take(pa.array(parents, pa.int64()))
+        columns = {name: made[name] for name in made.schema.names if name != "key"}
+        return pa.RecordBatch.from_pydict({**{name: taken[name] for name in kept}, **columns})
 
     def _late(self, stores: Mapping[str, StateStore]) -> int:
         return sum(stores[one.spec.name].late for one in self.builders)
@@ -187,9 +232,11 @@ class Processing:
         first = min(self._context.punctuators, key=lambda one: one.next_ms)
         first.next_ms = now - now % first.interval_ms + first.interval_ms
         self._context.begin(now)
+        self._context.scheduled = True
         self._take_at(row, 0)
         origin = (row[name][0].as_py() if name in row.schema.names else None for name in ORIGIN)
         calling(first.call, self.name, Record(None, None, now, *origin), now)
+        self._context.scheduled = False
         return self._forwarded(row, [0] * len(self._context.forwarded))
 
     def close(self) -> None:

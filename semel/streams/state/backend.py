@@ -69,8 +69,8 @@ class Backend(Protocol):
     def get(self, keys: list[bytes]) -> list[bytes | None]:
         """Return the entries of these keys."""
 
-    def scan(self) -> Iterator[tuple[bytes, bytes]]:
-        """All entries, by key."""
+    def scan(self, start: bytes = b"", end: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the entries from ``start`` to before ``end``, by key."""
 
     def keys(self, start: bytes, end: bytes | None) -> list[bytes]:
         """Return the keys from ``start`` to before ``end``. None lies after the last."""
@@ -99,9 +99,9 @@ class Memory:
         """Return the entries of these keys."""
         return [self._entries.get(key) for key in keys]
 
-    def scan(self) -> Iterator[tuple[bytes, bytes]]:
-        """All entries, by key."""
-        return iter(sorted(self._entries.items()))
+    def scan(self, start: bytes = b"", end: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the entries from ``start`` to before ``end``, by key."""
+        return iter([(key, self._entries[key]) for key in sorted(self.keys(start, end))])
 
     def keys(self, start: bytes, end: bytes | None) -> list[bytes]:
         """Return the keys from ``start`` to before ``end``."""

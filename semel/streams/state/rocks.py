@@ -54,11 +54,13 @@ class Rocks:
         entries: list[bytes | None] = found
         return entries
 
-    def scan(self) -> Iterator[tuple[bytes, bytes]]:
-        """All entries, by key."""
+    def scan(self, start: bytes = b"", end: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the entries from ``start`` to before ``end``, by key."""
         try:
-            items: Any = self._db.items(from_key=_ENTRY)
+            items: Any = self._db.items(from_key=_ENTRY + start)
             for key, entry in items:
+                if end is not None and key[1:] >= end:
+                    return
                 yield key[1:], entry
         except Exception as error:
             raise DamagedStore(self._folder, error) from None

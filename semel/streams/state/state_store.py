@@ -13,13 +13,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from heapq import merge
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from semel.extras import needs_extras
 from semel.streams.cells import items
 from semel.streams.state.backend import Backend, Position
-from semel.streams.windows.keys import BY_START, WindowKeys
+from semel.streams.windows.keys import BY_START, StoreKeys
 
 __all__ = ["StateStore", "StoreSpec", "number", "stamps"]
 
@@ -37,7 +40,7 @@ class StoreSpec:
     name: str
     retention_ms: int | None = None
     holds: str = ""
-    window_keys: WindowKeys = BY_START
+    window_keys: StoreKeys = BY_START
 
 
 class StateStore:
@@ -48,6 +51,10 @@ class StateStore:
         self._backend = backend
         self._puts: dict[bytes, bytes] = {}
         self._deletes: dict[bytes, int] = {}
+        #: Keys of puts for :meth:`scan`: sorted ones, some of which were deleted since, and those that are not yet.
+        self._in_order: Any = None
+        self._unsorted: list[Sequence[bytes]] = []
+        self._number = 0
         committed = backend.position()
         self._committed_time = committed.stream_time if committed else -1
         #: The highest time of a row that has come here, those of this transaction included.
@@ -87,11 +94,41 @@ class StateStore:
     def keys(self, start: bytes, end: bytes | None) -> list[bytes]:
         """Return the keys from ``start`` to before ``end``, in their order, as this transaction sees them."""
         found = {key for key in self._backend.keys(start, end) if key not in self._deletes}
-        found.update(key for key in self._puts if start <= key and (end is None or key < end))
+        found.update(self._put_between(start, end))
         return sorted(found)
+
+    def scan(self, start: bytes = b"", end: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """Yield keys and entries from ``start`` to before ``end``, in the order of the keys, as this transaction sees
+        them. Change nothing meanwhile.
+        """
+        puts, deletes = self._puts, self._deletes
+        committed = (pair for pair in self._backend.scan(start, end) if pair[0] not in puts and pair[0] not in deletes)
+        return merge(committed, ((key, puts[key]) for key in self._put_between(start, end)))
+
+    def _put_between(self, start: bytes, end: bytes | None) -> Iterator[bytes]:
+        """Yield the keys of puts. They are sorted when they are asked for: most stores never are."""
+        if self._in_order is None:
+            with needs_extras("a store", "streams", "Nothing was read."):
+                from sortedcontainers import SortedSet
+            self._in_order = SortedSet(self._puts)
+            self._unsorted.clear()
+        for keys in self._unsorted:
+            self._in_order.update(keys)
+        self._unsorted.clear()
+        there = self._in_order.irange(start, end, inclusive=(True, False))
+        return (key for key in there if key in self._puts)
+
+    def next_number(self, count: int = 1) -> int:
+        """Return the first of ``count`` numbers that no committed entry has got, for as long as the changelog lives."""
+        position = self._backend.position()
+        first = max(self._number, position.offset if position else 0)
+        self._number = first + count
+        return first
 
     def put(self, keys: Sequence[bytes], entries: Sequence[bytes]) -> None:
         """Change entries, in this transaction."""
+        if self._in_order is not None:
+            self._unsorted.append(keys)
         self._puts.update(zip(keys, entries, strict=True))
         if self._deletes:
             for key in keys:
@@ -138,8 +175,7 @@ class StateStore:
 
     def forget(self) -> None:
         """Drop the changes of an aborted transaction."""
-        self._puts.clear()
-        self._deletes.clear()
+        self._clear_changes()
         self.stream_time, self._expiring = self._committed_time, self._expired
 
     def restore(self, rows: pa.RecordBatch, topic_id: str, offset: int) -> None:
@@ -196,9 +232,13 @@ class StateStore:
 
     def _write(self, position: Position) -> None:
         self._backend.write(self._puts.items(), self._deletes, position)
-        self._puts.clear()
-        self._deletes.clear()
+        self._clear_changes()
         self._committed_time, self._expired = self.stream_time, self._expiring
+
+    def _clear_changes(self) -> None:
+        self._in_order = None
+        for changes in (self._puts, self._deletes, self._unsorted):
+            changes.clear()
 
 
 def number(data: bytes) -> int:

@@ -17,7 +17,10 @@ def mermaid(topology: Topology) -> str:
     topics = {topic: f"topic{number}" for number, topic in enumerate(dict.fromkeys(node.topic for node in ends))}
     steps = {node.name: f"step{number}" for number, node in enumerate(topology.nodes)}
     stores = {name: f"store{at}" for at, name in enumerate(spec.name for part in parts for spec in part.stores)}
-    lines = ["flowchart LR", *(f'    {name}[("{_label(topic)}")]' for topic, name in topics.items())]
+    lines = [
+        "flowchart LR",
+        *(f'    {name}[("{_label(topic or "topics of a function")}")]' for topic, name in topics.items()),
+    ]
     for part in parts:
         lines.append(f'    subgraph part{part.number}["Sub-topology: {part.number}"]')
         lines += [f'        {steps[node.name]}["{_label(node.name)}"]' for node in part.nodes]

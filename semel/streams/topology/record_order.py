@@ -53,8 +53,9 @@ class RecordOrder:
         """Find these nodes in a sub-topology, which has parents before their children."""
         touched: dict[str, _Touched] = {}
         into, out_of = set(), set()
+        chosen = any(isinstance(node, Sink) and node.choose is not None for node in nodes)
         for node in reversed(nodes):
-            own, below = _own(node), _Touched()
+            own, below = _own(node, chosen=chosen), _Touched()
             for child in node.children:
                 below |= touched[child.name]
             if _stores(node).meets(below):
@@ -114,8 +115,11 @@ def _stores(node: Node) -> _Touched:
     return _Touched(read=names) if node.reads_only else _Touched(written=names)
 
 
-def _own(node: Node) -> _Touched:
+def _own(node: Node, *, chosen: bool) -> _Touched:
+    """Return what a node touches. Where a function has ``chosen`` a topic, sinks may write the same."""
     reached: set[object] = {node.name}
     if isinstance(node, Sink):
         reached.add((node.internal, node.topic))
+        if chosen and not node.internal:
+            reached.add("any topic")
     return _stores(node) | _Touched(frozenset(reached))

@@ -8,7 +8,7 @@ from semel.streams.nodes.packing import pack_nothing, packing, unpacking
 from semel.streams.topology.topology import Node, Sink, Source, Topology
 from semel.streams.windows.keys import WindowKeys
 
-__all__ = ["joined_through", "through_topic"]
+__all__ = ["joined_through", "keep_null_keys", "through_topic"]
 
 
 def through_topic(
@@ -44,6 +44,23 @@ def joined_through(topology: Topology, node: Node, given: tuple[Serde, Serde], w
         return found
     keyed = topology.add(Node(names[1], (node,), stateless.having_key_column(names[1]), keeps_origin=True))
     return _through(topology, keyed, names, given, topic, window_keys)
+
+
+def keep_null_keys(topology: Topology, node: Node) -> None:
+    """Let the repartition topics before a left or outer join have rows without a key: the join hands them on."""
+    seen: set[int] = set()
+    before = [node]
+    while before:
+        one = before.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        before += one.parents
+        if isinstance(one, Source) and one.internal:
+            before += [sink for sink in topology.nodes if isinstance(sink, Sink) and sink.topic == one.topic]
+        if isinstance(one, Sink) and one.internal:
+            (filtered,) = one.parents
+            filtered.operate = stateless.having_key_column(filtered.name)
 
 
 def _names(topology: Topology) -> tuple[str, str, str]:

@@ -95,6 +95,8 @@ class Sink(Node):
     internal: bool = False
     pack: Callable[[Any], Any] | None = None
     partitions: int | None = None
+    #: Names the topic of each row, where a function does. ``topic`` is empty then.
+    choose: Callable[[Any], list[str]] | None = None
     #: How windows are written in the keys of rows that have some.
     window_keys: WindowKeys = BY_START
 
@@ -251,6 +253,7 @@ def _described(node: Node) -> list[str]:
     if isinstance(node, Source):
         return [f"    Source: {node.name} (topics: [{node.topic}])", f"      --> {after}"]
     if isinstance(node, Sink):
-        return [f"    Sink: {node.name} (topic: {node.topic})", f"      <-- {before}"]
+        topic = f"topic: {node.topic}" if node.choose is None else "extractor class: a function"
+        return [f"    Sink: {node.name} ({topic})", f"      <-- {before}"]
     stores = ", ".join(spec.name for spec in node.stores)
     return [f"    Processor: {node.name} (stores: [{stores}])", f"      --> {after}", f"      <-- {before}"]

@@ -1,36 +1,28 @@
 """Windows of time, by the time of the records, as in Kafka Streams: the kinds that there are.
 
-================  ====================================================================================================
-``kind``          what a kind of windows has to say
-``keys``          a window in the keys of stores, changelogs and outputs
-``time_windows``  tumbling and hopping windows
-``duration``      ``"5 min"`` as milliseconds
-================  ====================================================================================================
+- ``kind``: what a kind of windows has to say.
+- ``time_windows``, ``session_windows``, ``sliding_windows``: the kinds.
+- ``join_windows``: windows of joins of two streams.
+- ``keys``: a window in the keys of stores, changelogs and outputs; ``record_keys``: in stores that are read by key.
+- ``duration``: ``"5 min"`` as milliseconds.
 
-A new kind is a module with a subclass of :class:`Windows`, and the function below that makes one. Session and sliding
-windows are not there yet.
+A new kind is a module with a subclass of :class:`Windows` or :class:`WindowsOfKey`, and the function that makes one.
 """
 
-from __future__ import annotations
-
-from typing import NoReturn
-
-from semel.errors import Unsupported
-from semel.streams.windows.kind import Windows
+from semel.streams.windows.join_windows import JoinWindows, join
+from semel.streams.windows.kind import WindowKind, Windows, WindowsOfKey
+from semel.streams.windows.session_windows import session
+from semel.streams.windows.sliding_windows import sliding
 from semel.streams.windows.time_windows import hopping, tumbling
 
-__all__ = ["Windows", "hopping", "session", "sliding", "tumbling"]
-
-
-def session(*_: object, **__: object) -> NoReturn:
-    """Not there yet: raises :class:`Unsupported`."""
-    raise _later("session windows")
-
-
-def sliding(*_: object, **__: object) -> NoReturn:
-    """Not there yet: raises :class:`Unsupported`."""
-    raise _later("sliding windows")
-
-
-def _later(what: str) -> Unsupported:
-    return Unsupported(f"{what} are not there yet. Nothing was read. Use tumbling or hopping windows.", tag="NOT_YET")
+__all__ = [
+    "JoinWindows",
+    "WindowKind",
+    "Windows",
+    "WindowsOfKey",
+    "hopping",
+    "join",
+    "session",
+    "sliding",
+    "tumbling",
+]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -11,9 +11,32 @@ import pyarrow.compute as pc
 
 from semel.streams.cells import items
 
-__all__ = ["BY_START", "WindowKeys"]
+__all__ = ["BY_START", "StoreKeys", "WindowKeys"]
 
 _WORD = 8
+
+
+class StoreKeys(Protocol):
+    """The written form of entries that have a time. The first 8 bytes of a store's key order its entries by it."""
+
+    def in_changelog(self, stored: list[bytes]) -> list[bytes]:
+        """Return the changelog's keys of a store's keys."""
+
+    def from_changelog(self, keys: list[bytes]) -> list[bytes]:
+        """Return the store's keys of a changelog's keys."""
+
+    def of_key(self, keys: Any, key: bytes) -> Any:
+        """Return which of a changelog's keys are those of a record's key."""
+
+    def key(self, stored: bytes) -> bytes:
+        """Return the record's key in a store's key."""
+
+    def start(self, stored: bytes) -> int:
+        """Return the time in a store's key."""
+
+    @staticmethod
+    def first(time: int) -> bytes:
+        """Return what the store's keys from ``time`` on begin with, or are greater than."""
 
 
 @dataclass(frozen=True, slots=True)

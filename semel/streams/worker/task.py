@@ -176,7 +176,12 @@ class Task:
                 " transaction is visible. Name the serialisation by key= and value=, or change the rows.",
                 tag="SERDE",
             ) from None
-        self._output(self._topology.topic(sink), records)
+        if sink.choose is None:
+            self._output(self._topology.topic(sink), records)
+            return
+        topics = pa.array(sink.choose(rows), pa.string())
+        for topic in pc.unique(topics).to_pylist():
+            self._output(topic, records.filter(pc.equal(topics, topic)))
 
 
 def _records(sink: Sink, rows: Any) -> Any:

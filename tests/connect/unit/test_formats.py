@@ -15,7 +15,9 @@ from semel.connect.connectors.file import split_lines
 from semel.connect.converters import BYTES, STRING
 from semel.connect.settings.connector_config import ConnectorConfig
 from semel.connect.settings.worker_config import WorkerConfig
-from semel.connect.stores.offset_format import (
+from semel.connect.tasks.rows import Rows, rows_of
+from semel.errors import ConfigError
+from semel.serdes.connect_offsets import (
     canonical,
     claim_key,
     encode_key,
@@ -23,8 +25,6 @@ from semel.connect.stores.offset_format import (
     parse_key,
     parse_value,
 )
-from semel.connect.tasks.rows import Rows, rows_of
-from semel.errors import ConfigError
 from tests.connect.unit.test_config import LINES, WORKER
 
 CONFIG = ConnectorConfig.parse(LINES, WorkerConfig.parse(WORKER))

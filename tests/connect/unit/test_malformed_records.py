@@ -12,9 +12,9 @@ import pytest
 from semel.connect.api import Schema, SourceRecord
 from semel.connect.settings.connector_config import ConnectorConfig
 from semel.connect.settings.worker_config import WorkerConfig
-from semel.connect.stores.offset_format import encode_value
 from semel.connect.tasks.rows import rows_of
 from semel.errors import ConfigError
+from semel.serdes.connect_offsets import encode_value
 from tests.connect.unit.test_config import LINES, WORKER
 
 DIGITS = 10**5_000

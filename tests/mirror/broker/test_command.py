@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from typer.testing import CliRunner
 
 from semel import cli
 from semel.config import ClientConfig
-from semel.errors import Unsupported
 from semel.sandbox import Sandbox
 from semel.wire.api import authorized_operations
 from semel.wire.client import Client
@@ -35,18 +33,8 @@ def test_check_shows_what_would_be_done_and_does_nothing(a: Sandbox, b: Sandbox,
         f"{first} 3 {alias_of(file)}.{first} is made",
         f"{second} 3 {alias_of(file)}.{second} grows from 2 partitions",
         "tasks.max: changes nothing here",
-        "not done by this version: MirrorMaker 2's own offset syncs are not written",
     ]
     assert topics_of(b) == before
-
-
-@pytest.mark.parametrize("command", ["adopt"])
-def test_what_is_not_there_yet_says_so(command: str) -> None:
-    arguments = ["mirror", command, "mm2.properties", "--source", "A"]
-    refused = CliRunner().invoke(cli.app, arguments).exception
-    assert isinstance(refused, Unsupported)
-    assert refused.tag == "NOT_YET"
-    assert f"semel mirror {command}" in refused.message
 
 
 def test_the_help_names_all_of_it() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from semel.mirror.background.heartbeats import emitting
 from semel.mirror.config.properties import read_properties
-from semel.mirror.heartbeats import emitting
 from semel.sandbox import Sandbox
 from tests.mirror.support.harness import IDENTITY, Running, alias_of, mm2, produce, records, unique
 from tests.mirror.support.mirror_maker import java

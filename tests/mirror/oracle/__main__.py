@@ -13,6 +13,17 @@ from tests.mirror.support.mirror_maker import java
 ANSWERS = Path(__file__).parent / "answers.json"
 _MIRROR = "org.apache.kafka.connect.mirror."
 _HEARTBEATS = [("A", "B", 0), ("eu-west", "us.east", 1_764_000_000_123), ("d\u00e4", "b", 2**63 - 1)]
+_SYNCS = [("orders", 0, 0, 0), ("d\u00e4-1", 2**31 - 1, 41, 2**63 - 1)]
+LAGS = (0, 3, 10, 100)
+#: Source and target offsets: rounds with a marker on the target after each, gaps in the source, a long run.
+RECORDS = [
+    *((offset, offset + offset // 7) for offset in range(30)),
+    *((offset, offset + 5) for offset in range(32, 40)),
+    *((offset, offset + 6) for offset in range(41, 300)),
+]
+END = 310
+#: Records of a round.
+ROUND = 64
 _OPERATIONS = ("ALL", "READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS")
 #: Names on the source; the clusters are A and B, so B.heartbeats has come from the target.
 _NAMES = ("heartbeats", "A.heartbeats", "B.heartbeats", "C.heartbeats", "X.Y.heartbeats", "heartbeats.A", "orders")
@@ -87,10 +98,59 @@ def _names(jvm: Any) -> dict[str, Any]:
     return found
 
 
+def _made(jvm: Any, name: str, *arguments: Any) -> Any:
+    """An instance of a class of MirrorMaker 2 that its package alone may make."""
+    makers = jvm.java.lang.Class.forName(f"{_MIRROR}{name}").getDeclaredConstructors()
+    maker = next(one for one in makers if one.getParameterCount() == len(arguments))
+    maker.setAccessible(True)
+    return maker.newInstance(_array(jvm, "Object", arguments))
+
+
+def _offset_syncs(jvm: Any) -> list[Any]:
+    """Key and value of offset syncs."""
+    rows = []
+    for topic, partition, upstream, downstream in _SYNCS:
+        at = jvm.org.apache.kafka.common.TopicPartition(topic, partition)
+        made = _made(jvm, "OffsetSync", at, upstream, downstream)
+        key, value = (bytes(_call(made, name, jvm).array()).hex() for name in ("serializeKey", "serializeValue"))
+        rows.append([topic, partition, upstream, downstream, key, value])
+    return rows
+
+
+def _due_syncs(jvm: Any) -> list[Any]:
+    """For each lag: which of the records of RECORDS have a sync, and the translation of each offset by a store of the
+    last sync of each round.
+    """
+    rows = []
+    at = jvm.org.apache.kafka.common.TopicPartition("orders", 0)
+    for lag in LAGS:
+        state = _made(jvm, "OffsetSyncWriter$PartitionState", lag)
+        syncs = []
+        for record in RECORDS:
+            if _call(state, "update", jvm, *record):
+                syncs.append(record)
+                _call(state, "reset", jvm)
+        store = _made(jvm, "OffsetSyncStore")
+        is_read = store.getClass().getDeclaredField("readToEnd")  # as after its start, which needs a cluster
+        is_read.setAccessible(True)
+        is_read.set(store, True)
+        for first in range(0, len(RECORDS), ROUND):
+            due = [record for record in RECORDS[first : first + ROUND] if record in syncs]
+            if due:
+                sync = _made(jvm, "OffsetSync", at, *due[-1])
+                key, value = (_call(sync, name, jvm).array() for name in ("serializeKey", "serializeValue"))
+                record = jvm.org.apache.kafka.clients.consumer.ConsumerRecord("syncs", 0, first, key, value)
+                _call(store, "handleRecord", jvm, record)
+        found = [_call(store, "translateDownstream", jvm, "g", at, one).getAsLong() for one in range(END)]
+        rows.append([lag, " ".join(f"{source}:{target}" for source, target in syncs), " ".join(map(str, found))])
+    return rows
+
+
 def main() -> None:
     """Write the answers."""
     with java(jars()) as jvm:
         answers = {"heartbeats": _heartbeats(jvm), "rights": _rights(jvm), "names": _names(jvm)}
+        answers |= {"offset_syncs": _offset_syncs(jvm), "due_syncs": _due_syncs(jvm)}
     ANSWERS.write_text(json.dumps(answers, indent=1) + "\n")
 
 

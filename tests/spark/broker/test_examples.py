@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -87,3 +88,25 @@ def test_demo(arguments: list[str], status: int, printed: list[str], tmp_path: P
     assert done.returncode == status, done.stdout + done.stderr
     for text in printed:
         assert text in done.stdout + done.stderr
+
+
+@pytest.mark.exhaustive
+@pytest.mark.spark_4_2
+def test_a_declarative_pipeline(kafka: Sandbox, tmp_path: Path) -> None:
+    """The second run finds nothing new."""
+    source, target = create(kafka, "example-orders-in", 2), create(kafka, "example-orders-out", 2)
+    produce(kafka, source, range(300))
+    folder = tmp_path / "pipelines"
+    shutil.copytree(EXAMPLES / "pipelines", folder)
+    settings = (folder / "spark-pipeline.yml").read_text().replace("/tmp/orders-pipeline", f"{tmp_path}/storage")
+    for name, value in {"localhost:9092": kafka.bootstrap_servers, "orders-in": source, "orders-out": target}.items():
+        settings = settings.replace(f": {name}", f": {value}")
+    (folder / "spark-pipeline.yml").write_text(settings)
+    variables = {"PYSPARK_PYTHON": sys.executable, "SPARK_HOME": str(spark_home()), "SPARK_LOCAL_IP": "127.0.0.1"}
+    command = [f"{spark_home()}/bin/spark-pipelines", "run", "--spec", f"{folder}/spark-pipeline.yml"]
+    for _ in range(2):
+        done = subprocess.run(
+            command, env={**os.environ, **variables}, capture_output=True, text=True, timeout=PATIENCE_S
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert len(values(kafka.bootstrap_servers, target)) == 300

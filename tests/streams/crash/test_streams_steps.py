@@ -99,7 +99,7 @@ def test_control_with_state_stored_before_its_commit_rows_are_counted_twice(
     broker: Sandbox, nursery: Nursery, tmp_path: Path
 ) -> None:
     job = replace(new_job(broker, tmp_path, 1000), instance="one", mode="early", chunk=20)
-    plan = CrashPlan(tmp_path / "plan", CrashPoint(ControlStep.STORED_EARLY, 12))
+    plan = CrashPlan(tmp_path / "plan", CrashPoint(ControlStep.STORED_EARLY, 60))
     nursery.run_until_done(job, plan, 1, tmp_path / "log")
     counted = sum(stored_windows(job).values()) + sum(stored_seen(job).values())
     assert counted > sum(true_windows(job).values()) + job.total

@@ -8,6 +8,7 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -24,7 +25,9 @@ import org.apache.kafka.streams.TopologyTestDriver;
 import org.apache.kafka.streams.kstream.Branched;
 import org.apache.kafka.streams.kstream.BranchedKStream;
 import org.apache.kafka.streams.kstream.Consumed;
+import org.apache.kafka.streams.kstream.EmitStrategy;
 import org.apache.kafka.streams.kstream.Grouped;
+import org.apache.kafka.streams.kstream.JoinWindows;
 import org.apache.kafka.streams.kstream.Joined;
 import org.apache.kafka.streams.kstream.KGroupedStream;
 import org.apache.kafka.streams.kstream.KStream;
@@ -32,10 +35,17 @@ import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.Repartitioned;
+import org.apache.kafka.streams.kstream.SessionWindows;
+import org.apache.kafka.streams.kstream.SlidingWindows;
+import org.apache.kafka.streams.kstream.StreamJoined;
+import org.apache.kafka.streams.kstream.Suppressed;
 import org.apache.kafka.streams.kstream.TimeWindowedKStream;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.Windowed;
+import org.apache.kafka.streams.kstream.internals.SessionWindow;
 import org.apache.kafka.streams.processor.PunctuationType;
+import org.apache.kafka.streams.processor.api.ContextualFixedKeyProcessor;
+import org.apache.kafka.streams.processor.api.FixedKeyRecord;
 import org.apache.kafka.streams.processor.api.Processor;
 import org.apache.kafka.streams.processor.api.ProcessorContext;
 import org.apache.kafka.streams.processor.api.Record;
@@ -64,7 +74,11 @@ public class Answers {
             if (data instanceof Windowed) {
                 Windowed<Object> window = (Windowed<Object>) data;
                 byte[] key = serialize(topic, window.key());
-                return ByteBuffer.allocate(key.length + 8).put(key).putLong(window.window().start()).array();
+                ByteBuffer made = ByteBuffer.allocate(key.length + 16).put(key);
+                if (window.window() instanceof SessionWindow) {
+                    made.putLong(window.window().end());
+                }
+                return Arrays.copyOf(made.putLong(window.window().start()).array(), made.position());
             }
             return data.toString().getBytes(StandardCharsets.UTF_8);
         }
@@ -106,6 +120,8 @@ public class Answers {
         properties.put(
                 "dsl.store.suppliers.class",
                 "org.apache.kafka.streams.state.BuiltInDslStoreSuppliers$InMemoryDslStoreSuppliers");
+        properties.put("__emit.interval.ms.kstreams.outer.join.spurious.results.fix__", 0L);
+        properties.put("__emit.interval.ms.kstreams.windowed.aggregation__", 0L);
         ObjectNode answers = JSON.createObjectNode();
         ObjectNode topics = answers.putObject("topics");
         ObjectNode changelogs = answers.putObject("changelogs");
@@ -118,6 +134,9 @@ public class Answers {
             }
             for (String topic : driver.producedTopicNames()) {
                 var output = driver.createOutputTopic(topic, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+                if (topic.contains("-SUPPRESS-")) {
+                    continue;
+                }
                 if (topic.endsWith("-changelog")) {
                     Map<String, ArrayNode> newest = new TreeMap<>();
                     for (var record : output.readRecordsToList()) {
@@ -160,28 +179,46 @@ public class Answers {
         KStream<Object, Object> stream = step.has("of") && made.get(step.get("of").asInt()) instanceof KStream
                 ? (KStream<Object, Object>) made.get(step.get("of").asInt()) : null;
         switch (step.get("op").asText()) {
-            case "stream" -> made.put(id, builder.stream(name, Consumed.with(TEXT, TEXT)));
+            case "stream" -> made.put(id, builder.stream(
+                    step.has("topics") ? topics(step.get("topics")) : List.of(name), Consumed.with(TEXT, TEXT)));
             case "table" -> made.put(id, builder.table(step.get("topic").asText(), Consumed.with(TEXT, TEXT), kept(name)));
             case "filter" -> made.put(id, stream.filter((key, value) -> fits(value, n, is)));
             case "filter_not" -> made.put(id, stream.filterNot((key, value) -> fits(value, n, is)));
             case "map_values" -> made.put(id, stream.mapValues(value -> fits(value, n, is) ? null : plus(value, n)));
             case "map" -> made.put(id, stream.map((key, value) -> KeyValue.pair(chosen(value, n), plus(value, 1))));
             case "flat_map" -> made.put(id, stream.flatMap((key, value) -> copies(value, n)));
+            case "flat_map_values" -> made.put(id, stream.flatMapValues(
+                    value -> copies(value, n).stream().map(one -> one.value).toList()));
+            case "peek" -> made.put(id, stream.peek((key, value) -> { }));
+            case "process_values" -> made.put(id, stream.processValues(() -> new Tally(name), name));
             case "select_key" -> made.put(id, stream.selectKey((key, value) -> chosen(value, n)));
             case "branch" -> branch(step, stream, n);
             case "merge" -> made.put(id, stream.merge((KStream) made.get(step.get("with").asInt())));
             case "repartition" -> made.put(id, stream.repartition(Repartitioned.with((Serde) TEXT, (Serde) TEXT).withName(name)));
             case "fold" -> made.put(id, fold(step, stream, name));
+            case "suppress" -> made.put(id, ((KTable) made.get(step.get("of").asInt())).suppress(n == 0
+                    ? (Suppressed) Suppressed.untilWindowCloses(Suppressed.BufferConfig.unbounded())
+                    : Suppressed.untilTimeLimit(Duration.ofMillis(n), step.has("most")
+                            ? Suppressed.BufferConfig.maxRecords(step.get("most").asLong()).emitEarlyWhenFull()
+                            : (Suppressed.BufferConfig) Suppressed.BufferConfig.unbounded())));
             case "to_stream" -> made.put(id, ((KTable) made.get(step.get("of").asInt())).toStream());
             case "join" -> made.put(id, stream.join((KTable<Object, Object>) made.get(step.get("table").asInt()),
                     Answers::joined, Joined.with(TEXT, TEXT, null)));
             case "left_join" -> made.put(id, stream.leftJoin((KTable<Object, Object>) made.get(step.get("table").asInt()),
                     Answers::joined, Joined.with(TEXT, TEXT, null)));
+            case "meet" -> made.put(id, met(step, stream, (KStream) made.get(step.get("with").asInt())));
             case "store" -> builder.addStateStore(
                     Stores.keyValueStoreBuilder(Stores.inMemoryKeyValueStore(name), TEXT, TEXT));
             case "process" -> made.put(id, stream.process(
                     () -> new Own(step.get("kind").asText(), name, n), name));
-            case "to" -> stream.to(name, Produced.with(TEXT, TEXT));
+            case "to" -> {
+                if (step.has("n")) {
+                    stream.to((key, value, context) -> name + "-" + (key == null ? 0 : length(key) % n),
+                            Produced.with(TEXT, TEXT));
+                } else {
+                    stream.to(name, Produced.with(TEXT, TEXT));
+                }
+            }
             default -> throw new IllegalArgumentException(step.toString());
         }
     }
@@ -214,6 +251,29 @@ public class Answers {
                     .ofSizeAndGrace(Duration.ofMillis(given.get(0).asLong()), Duration.ofMillis(given.get(2).asLong()))
                     .advanceBy(Duration.ofMillis(given.get(1).asLong()));
             TimeWindowedKStream<Object, Object> windowed = groups.windowedBy(windows);
+            if (step.has("close")) {
+                windowed = windowed.emitStrategy(EmitStrategy.onWindowClose());
+                counted = counted.withStoreType(Materialized.StoreType.ROCKS_DB).withRetention(Duration.ofDays(1));
+            }
+            return switch (kind) {
+                case "count" -> windowed.count(counted);
+                case "reduce" -> windowed.reduce(Answers::added, kept(store));
+                default -> windowed.aggregate(() -> (Object) 100L, (key, value, sum) -> added(sum, value), kept(store));
+            };
+        }
+        if (step.has("session")) {
+            var windowed = groups.windowedBy(SessionWindows.ofInactivityGapAndGrace(
+                    millis(step.get("session").get(0)), millis(step.get("session").get(1))));
+            return switch (kind) {
+                case "count" -> windowed.count(counted);
+                case "reduce" -> windowed.reduce(Answers::added, kept(store));
+                default -> windowed.aggregate(() -> (Object) 100L, (key, value, sum) -> added(sum, value),
+                        Answers::merged, kept(store));
+            };
+        }
+        if (step.has("sliding")) {
+            var windowed = groups.windowedBy(SlidingWindows.ofTimeDifferenceAndGrace(
+                    millis(step.get("sliding").get(0)), millis(step.get("sliding").get(1))));
             return switch (kind) {
                 case "count" -> windowed.count(counted);
                 case "reduce" -> windowed.reduce(Answers::added, kept(store));
@@ -225,6 +285,60 @@ public class Answers {
             case "reduce" -> groups.reduce(Answers::added, kept(store));
             default -> groups.aggregate(() -> (Object) 100L, (key, value, sum) -> added(sum, value), kept(store));
         };
+    }
+
+    private static List<String> topics(JsonNode names) {
+        List<String> found = new ArrayList<>();
+        names.forEach(one -> found.add(one.asText()));
+        return found;
+    }
+
+    private static long length(Object key) {
+        return (key instanceof Windowed ? ((Windowed<Object>) key).key() : key).toString().length();
+    }
+
+    /** Sums the values of a key, and forwards each sum twice. */
+    private static class Tally extends ContextualFixedKeyProcessor<Object, Object, Object> {
+        private final String name;
+
+        Tally(String name) {
+            this.name = name;
+        }
+
+        public void process(FixedKeyRecord<Object, Object> record) {
+            KeyValueStore<Object, Object> store = context().getStateStore(name);
+            String key = record.key() == null ? "none" : record.key().toString();
+            Object before = store.get(key);
+            long sum = (before == null ? 0 : (Long) before) + (record.value() == null ? 1 : (Long) record.value());
+            store.put(key, sum);
+            context().forward(record.withValue((Object) sum));
+            context().forward(record.withValue((Object) (sum + 1)));
+        }
+    }
+
+    private static Duration millis(JsonNode number) {
+        return Duration.ofMillis(number.asLong());
+    }
+
+    private KStream met(JsonNode step, KStream<Object, Object> left, KStream<Object, Object> right) {
+        JsonNode given = step.get("windows");
+        JoinWindows windows = JoinWindows.ofTimeDifferenceAndGrace(Duration.ZERO, millis(given.get(2)))
+                .before(millis(given.get(0))).after(millis(given.get(1)));
+        StreamJoined<Object, Object, Object> joined = StreamJoined.with(TEXT, TEXT, TEXT);
+        if (step.has("name")) {
+            joined = joined.withStoreName(step.get("name").asText());
+        }
+        return switch (step.get("kind").asText()) {
+            case "join" -> left.join(right, Answers::mixed, windows, joined);
+            case "left_join" -> left.leftJoin(right, Answers::mixed, windows, joined);
+            default -> left.outerJoin(right, Answers::mixed, windows, joined);
+        };
+    }
+
+    private static Object mixed(Object left, Object right) {
+        long one = left == null ? -1 : (Long) left;
+        long other = right == null ? -1 : (Long) right;
+        return Math.floorMod(one * 1000 + other, 1_000_003L);
     }
 
     private static boolean fits(Object value, long n, long is) {
@@ -249,10 +363,15 @@ public class Answers {
 
     /** A sum; a multiple of 5 deletes it. Windows get values of null, too. */
     private static Object added(Object sum, Object value) {
+        long before = sum == null ? 0 : (Long) sum;
         if (value == null) {
-            return (Long) sum + 7;
+            return before + 7;
         }
-        return (Long) value % 5 == 0 ? null : (Object) ((Long) sum + (Long) value);
+        return (Long) value % 5 == 0 ? null : (Object) (before + (Long) value);
+    }
+
+    private static Object merged(Object key, Object one, Object other) {
+        return (one == null ? 0 : (Long) one) + (other == null ? 0 : (Long) other);
     }
 
     private static Object joined(Object value, Object partner) {

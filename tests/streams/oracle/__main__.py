@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from semel.sandbox import find_java, ivy, jars
-from tests.streams.oracle.answers import FILE
+from tests.streams.oracle.answers import FILE, SECOND
 from tests.streams.oracle.cases import Case, case
 
 HERE = Path(__file__).parent
@@ -26,17 +26,25 @@ def asked(cases: Sequence[Case]) -> Iterator[Case]:
     path = os.pathsep.join(map(str, ivy.kept(home, _PARTS, "Kafka Streams' test driver", progress=False, whole=True)))
     command = [str(find_java()), "-cp", path, str(HERE / "Answers.java")]
     lines = "".join(json.dumps(one) + "\n" for one in cases)
-    answers = subprocess.run(command, input=lines, text=True, check=True, stdout=subprocess.PIPE).stdout.splitlines()
-    for one, answer in zip(cases, answers, strict=True):
+    answers = subprocess.run(command, input=lines, text=True, check=True, stdout=subprocess.PIPE).stdout
+    for one, answer in zip(cases, answers.rstrip("\n").split("\n"), strict=True):
         yield {**one, **json.loads(answer)}
 
 
-def main(count: int = COUNT) -> None:
-    """Write the answers beside this file."""
-    with lzma.open(FILE, "wt", encoding="utf-8", newline="\n") as file:
-        for one in asked([case(seed) for seed in range(count)]):
-            file.write(json.dumps(one, separators=(",", ":")) + "\n")
+def write(file: Path, cases: Sequence[Case]) -> None:
+    """Write the answers to a file beside this one."""
+    with lzma.open(file, "wt", encoding="utf-8", newline="\n") as lines:
+        for one in asked(cases):
+            lines.write(json.dumps(one, separators=(",", ":")) + "\n")
+
+
+def main(which: str = "all") -> None:
+    """Ask about the words of the first release, of the second one, or all."""
+    if which in ("all", "first"):
+        write(FILE, [case(seed) for seed in range(COUNT)])
+    if which in ("all", "second"):
+        write(SECOND, [case(seed, more=True) for seed in range(COUNT // 2)])
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(*sys.argv[1:])

@@ -12,25 +12,43 @@ import pyarrow as pa
 
 from semel.streams import Record
 from semel.streams.testing import Driver
+from semel.streams.windows.record_keys import RecordKeys
 from semel.streams.worker.task import Task
 from tests.streams.oracle.cases import Case
 from tests.streams.oracle.topologies import build
 
-__all__ = ["FILE", "driven", "judged", "kept", "shown", "text"]
+__all__ = ["FILE", "SECOND", "driven", "judged", "kept", "shown", "text"]
 
 FILE = Path(__file__).parent / "answers.jsonl.xz"
+SECOND = Path(__file__).parent / "second.jsonl.xz"
 Answers = dict[str, dict[str, list[Any]]]
 
 
-def kept() -> Iterator[Case]:
+def kept(file: Path = FILE) -> Iterator[Case]:
     """Yield the cases with their answers."""
-    with lzma.open(FILE, "rt", encoding="utf-8") as lines:
+    with lzma.open(file, "rt", encoding="utf-8") as lines:
         yield from map(json.loads, lines)
 
 
 def judged(case: Case) -> Answers:
     """Return what Kafka Streams has answered: the rows of topics, and the newest ones of changelogs."""
-    return {kind: {name: rows for name, rows in case[kind].items() if rows} for kind in ("topics", "changelogs")}
+    return _alike(case, {kind: case[kind] for kind in ("topics", "changelogs")})
+
+
+def _alike(case: Case, answers: Answers) -> Answers:
+    """Leave out what is empty, the buffers of suppress, which have another form, and of the stores of joins what may be
+    older than their retention. Their records are numbered, by each in its own way.
+    """
+    answers["changelogs"] = {name: rows for name, rows in answers["changelogs"].items() if "-SUPPRESS-" not in name}
+    found = {kind: {name: rows for name, rows in given.items() if rows} for kind, given in answers.items()}
+    newest = max((row[3] for row in case["records"]), default=0)
+    topology = build(case["steps"]).topology
+    for spec in (spec for node in topology.nodes for spec in node.stores if isinstance(spec.window_keys, RecordKeys)):
+        name, oldest = topology.changelog(spec.name), newest - (spec.retention_ms or 0) + 1
+        rows = [[key[:-4], value, time] for key, value, time in found["changelogs"].pop(name, ()) if time >= oldest]
+        if rows:
+            found["changelogs"][name] = sorted(rows)
+    return found
 
 
 class _Recording(Driver):
@@ -85,8 +103,7 @@ def driven(case: Case, cuts: Sequence[int] = (), *, together: bool = False) -> A
         name: [row for _, row in sorted(rows.items()) if row[1] is not None] for name, rows in driver.changelogs.items()
     }
     topics = {name: list(map(shown, rows)) for name, rows in driver.written.items()}
-    found = {"topics": topics, "changelogs": changelogs}
-    return {kind: {name: rows for name, rows in given.items() if rows} for kind, given in found.items()}
+    return _alike(case, {"topics": topics, "changelogs": changelogs})
 
 
 def shown(record: Record) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +53,10 @@ class _Draft:
             stream = _Stream(self.add("repartition", stream, name=self.name("through")))
             self.streams.append(stream)
         return stream
+
+    def second(self) -> Sequence[Callable[[], None]]:
+        """Return more words: none."""
+        return ()
 
     # ---- words
 
@@ -119,19 +123,96 @@ class _Draft:
         self.steps.append({"op": "to", "of": stream.id, "name": f"out{self.draw.randrange(3)}"})
 
 
-def case(seed: int) -> Case:
-    """Return a topology and its records: topic, key, value and time of each."""
+class _WordDraft(_Draft):
+    """A topology with the words of the second release, too."""
+
+    def second(self) -> Sequence[Callable[[], None]]:
+        return (self.meet,) * 4 + (self.keyed,) * 4 + (self.suppress,) * 4 + (self.small,) * 4 + (self.tally,) * 2
+
+    def small(self) -> None:
+        """Take a word that changes values or nothing."""
+        stream = self.open(counts=False)
+        op = self.draw.choice(("flat_map_values", "peek"))
+        made = self.add(op, stream, n=self.draw.randint(2, 4))
+        self.streams.append(_Stream(made, stream.rekeyed, stream.processed))
+
+    def tally(self) -> None:
+        stream = self.open(keyed=True)
+        name = self.name("sums")
+        self.steps.append({"op": "store", "name": name})
+        made = self.add("process_values", stream, name=name)
+        self.streams.append(_Stream(made, stream.rekeyed, stream.processed))
+
+    def to(self) -> None:
+        super().to()
+        if self.draw.random() < 0.4:
+            self.steps[-1]["n"] = 2
+
+    def sources(self) -> None:
+        """Read a topic, or two as one stream."""
+        if self.draw.random() < 0.2:
+            self.streams.append(_Stream(self.add("stream", name="d", topics=["d", "e"])))
+
+    def suppress(self) -> None:
+        """Aggregate, and let the updates wait; or count windows that are handed on when they close."""
+        kind = self.draw.choice(("count", "reduce", "aggregate"))
+        stream = self.open(counts=kind == "count")
+        more: dict[str, Any] = {}
+        wait: dict[str, Any] = {"n": 0}
+        way = self.draw.choice(("limit", "windows", "session", "sliding", "close"))
+        if way == "limit":
+            wait = {"n": self.draw.choice((1, 4, 9)), **({"most": 2} if self.draw.random() < 0.4 else {})}
+        elif way in ("windows", "close"):
+            size = self.draw.choice((5, 10))
+            more["windows"] = [size, self.draw.choice((size, size // 2)), self.draw.choice((0, 4))]
+        else:
+            more[way] = [self.draw.choice((1, 3, 6)), self.draw.choice((0, 4))]
+        if way == "close":
+            kind, more["close"] = "count", True
+        table = _Stream(self.add("fold", stream, kind=kind, name=self.name("kept"), **more))
+        if way != "close":
+            table = _Stream(self.add("suppress", table, **wait))
+        made = self.add("to_stream", table)
+        self.streams.append(_Stream(made, windowed=way != "limit", counts=kind == "count"))
+
+    def keyed(self) -> None:
+        """Aggregate in sessions, or in sliding windows."""
+        more: dict[str, Any] = {"by": self.draw.randint(2, 4)} if self.draw.random() < 0.3 else {}
+        kind = self.draw.choice(("count", "reduce", "aggregate"))
+        stream = self.open(counts=kind == "count" and not more)
+        more[self.draw.choice(("session", "sliding"))] = [self.draw.choice((1, 3, 6)), self.draw.choice((0, 0, 2, 9))]
+        table = _Stream(self.add("fold", stream, kind=kind, name=self.name("kept"), **more))
+        self.streams.append(_Stream(self.add("to_stream", table), windowed=True, counts=kind == "count"))
+
+    def meet(self) -> None:
+        streams = [one for one in self.streams if not one.windowed and not one.counts]
+        if not streams or sum(step["op"] == "meet" for step in self.steps) > 1:
+            return
+        left, right = self.draw.choice(streams), self.draw.choice(streams)
+        kind = self.draw.choice(("join", "left_join", "outer_join"))
+        near = [*(self.draw.choice((0, 2, 5, 9)) for _ in range(2)), self.draw.choice((0, 0, 4))]
+        more = {"name": self.name("met")} if self.draw.random() < 0.3 else {}
+        made = self.add("meet", left, **{"with": right.id}, kind=kind, windows=near, **more)
+        self.streams.append(_Stream(made))
+
+
+def case(seed: int, *, more: bool = False) -> Case:
+    """Return a topology and its records: topic, key, value and time of each. ``more`` takes words of Kafka Streams that
+    the second release brought.
+    """
     draw = random.Random(seed)
-    draft = _Draft(draw)
+    draft = _WordDraft(draw) if more else _Draft(draw)
     for topic in draw.sample(_TOPICS, draw.randint(1, 3)):
         if not draft.streams or draw.random() < 0.5:
             draft.streams.append(_Stream(draft.add("stream", name=topic)))
         else:
             draft.tables.append(_Stream(draft.add("table", topic=topic, name=f"{topic}-table")))
+    if isinstance(draft, _WordDraft):
+        draft.sources()
     words = (draft.filter, draft.map_values, draft.map, draft.branch, draft.merge)
     deep = (draft.fold, draft.fold, draft.join, draft.join, draft.process, draft.process)
     for _ in range(draw.randint(1, 6)):
-        draw.choice((*words, *deep, draft.to))()
+        draw.choice((*words, *deep, draft.to, *draft.second()))()
     for stream in draft.streams[-2:]:
         draft.steps.append({"op": "to", "of": stream.id, "name": f"out{draw.randrange(2)}"})
     _keep_apart(draft.steps)
@@ -153,7 +234,8 @@ def _keep_apart(steps: list[dict[str, Any]]) -> None:
 
 def _records(draft: _Draft) -> list[list[Any]]:
     draw, now, by_time = draft.draw, 0, draft.draw.random() < 0.4
-    topics = [step.get("topic", step["name"]) for step in draft.steps if step["op"] in ("stream", "table")]
+    reads = [step for step in draft.steps if step["op"] in ("stream", "table")]
+    topics = [topic for step in reads for topic in step.get("topics", [step.get("topic", step["name"])])]
     found = []
     for _ in range(draw.randint(5, 25)):
         now += draw.choice((1, 1, 2, 8) if by_time else (0, 1, 1, 2, 3, 8))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from semel.streams import App, Context, Processor, Record, stores, windows
-from semel.streams.stream import GroupedStream, Stream, Table
+from semel.streams import App, Context, EmitStrategy, Processor, Record, Suppressed, stores, windows
+from semel.streams.dsl.grouped import GroupedStream
+from semel.streams.dsl.stream import Stream
+from semel.streams.dsl.table import Table
 
 __all__ = ["Step", "add", "build"]
 
@@ -28,7 +30,7 @@ def add(app: App, steps: Sequence[Step], prefix: str = "") -> None:
     for step in steps:
         kind = step["op"]
         if kind == "stream":
-            made[step["id"]] = app.stream(step["name"], key="string", value="json")
+            made[step["id"]] = app.stream(step.get("topics") or step["name"], key="string", value="json")
         elif kind == "table":
             made[step["id"]] = app.table(step["topic"], key="string", value="json", name=step["name"])
         elif kind == "store":
@@ -36,7 +38,8 @@ def add(app: App, steps: Sequence[Step], prefix: str = "") -> None:
         elif kind == "branch":
             made.update(zip(step["ids"], made[step["of"]].branch(*_conditions(step)), strict=True))
         elif kind == "to":
-            made[step["of"]].to(step["name"])
+            name = step["name"]
+            made[step["of"]].to(_chooser(name, step["n"]) if "n" in step else name)
         else:
             made[step["id"]] = _made(step, made, builders)
 
@@ -54,9 +57,16 @@ def _made(step: Step, made: Mapping[int, Any], builders: Mapping[str, stores.Sto
         "map_values": lambda: stream.map_values(_plus_or_null(n, step["is"])),
         "map": lambda: stream.map(lambda record: (_chosen(record.value, n), _plus(record.value, 1))),
         "flat_map": lambda: stream.flat_map(lambda record: _copies(record.value, n)),
+        "flat_map_values": lambda: stream.flat_map_values(lambda record: [one for _, one in _copies(record.value, n)]),
+        "process_values": lambda: stream.process_values(lambda: Tally(name), stores=[builders[name]]),
+        "peek": lambda: stream.peek(lambda record: None),
         "select_key": lambda: stream.select_key(lambda record: _chosen(record.value, n)),
+        "meet": lambda: _met(step, stream, made[step["with"]]),
         "merge": lambda: stream.merge(made[step["with"]]),
         "repartition": lambda: stream.repartition(name),
+        "suppress": lambda: made[step["of"]].suppress(
+            Suppressed.until_time_limit(n, max_records=step.get("most")) if n else Suppressed.until_window_closes()
+        ),
         "to_stream": lambda: stream.to_stream(),
         "join": lambda: stream.join(made[step["table"]], _joined),
         "left_join": lambda: stream.left_join(made[step["table"]], _joined),
@@ -65,12 +75,33 @@ def _made(step: Step, made: Mapping[int, Any], builders: Mapping[str, stores.Sto
     return result
 
 
+def _chooser(name: str, n: int) -> Callable[[Record], str]:
+    return lambda record: f"{name}-{len(record.key or '') % n}"
+
+
+def _met(step: Step, left: Stream, right: Stream) -> Stream:
+    before, after, grace = step["windows"]
+    word = {"join": left.join, "left_join": left.left_join, "outer_join": left.outer_join}[step["kind"]]
+    window = windows.join(0, before=before, after=after, grace=grace)
+    return word(right, _mixed, window, name=step.get("name"))
+
+
+def _mixed(left: int | None, right: int | None) -> int:
+    return ((-1 if left is None else left) * 1000 + (-1 if right is None else right)) % 1_000_003
+
+
 def _fold(step: Step, stream: Stream) -> Table:
     by, store = step.get("by", 0), step["name"]
     groups = stream.group_by(lambda record: _chosen(record.value, by)) if by else stream.group_by_key()
     if "windows" in step:
         size, advance, grace = step["windows"]
-        groups = groups.windowed(windows.hopping(size, advance, grace=grace))
+        groups = groups.windowed(windows.hopping(size, advance, grace=grace)).emit_strategy(
+            EmitStrategy.ON_WINDOW_CLOSE if step.get("close") else EmitStrategy.ON_WINDOW_UPDATE
+        )
+    if "session" in step:
+        groups = groups.windowed(windows.session(step["session"][0], grace=step["session"][1]))
+    if "sliding" in step:
+        groups = groups.windowed(windows.sliding(step["sliding"][0], grace=step["sliding"][1]))
     return {"count": _counted, "reduce": _reduced, "aggregate": _aggregated}[step["kind"]](groups, store)
 
 
@@ -83,7 +114,7 @@ def _reduced(groups: GroupedStream, store: str) -> Table:
 
 
 def _aggregated(groups: GroupedStream, store: str) -> Table:
-    return groups.aggregate(lambda: 100, lambda _, value, total: _added(total, value), name=store)
+    return groups.aggregate(lambda: 100, lambda _, value, total: _added(total, value), merger=_merged, name=store)
 
 
 def _fits(value: int | None, n: int, remainder: int) -> bool:
@@ -114,8 +145,13 @@ def _copies(value: int | None, n: int) -> list[tuple[str, int]]:
     return [] if value is None else [(f"k{at}", value + at) for at in range(value % n)]
 
 
-def _added(total: int, value: int | None) -> int | None:
+def _merged(_: object, one: int | None, other: int | None) -> int:
+    return (one or 0) + (other or 0)
+
+
+def _added(total: int | None, value: int | None) -> int | None:
     """Return a sum; a multiple of 5 deletes it. Windows get values of null, too."""
+    total = total or 0
     if value is None:
         return total + 7
     return None if value % 5 == 0 else total + value
@@ -123,6 +159,21 @@ def _added(total: int, value: int | None) -> int | None:
 
 def _joined(value: int, partner: int | None) -> int:
     return value * 1000 + (-1 if partner is None else partner)
+
+
+class Tally(Processor):
+    """Sums the values of a key, and forwards each sum twice."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def process(self, record: Record) -> None:
+        """Do as the processor of the same name in ``Answers.java``."""
+        store, key = self.context.store(self._name), record.key or "none"
+        total = (store.get(key) or 0) + (1 if record.value is None else record.value)
+        store.put(key, total)
+        self.context.forward_value(total)
+        self.context.forward_value(total + 1)
 
 
 class Own(Processor):

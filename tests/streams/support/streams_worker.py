@@ -1,6 +1,7 @@
 """A worker of streams, until all is read: a count, a copy, a join of a stream with a table, or a table alone.
 
-The count counts the words of a topic behind a repartition topic, in windows, and in a processor.
+The count counts the words of a topic behind a repartition topic, in windows and sessions, and in a processor. It joins
+them with each other, too.
 """
 
 from __future__ import annotations
@@ -89,6 +90,11 @@ class StreamsJob:
         return {self.source: self.total} | ({self.table: self.users + self.total // TABLE_EVERY} if self.table else {})
 
     @property
+    def pairs(self) -> str:
+        """The topic of a count's join of two streams."""
+        return f"{self.target}-pairs"
+
+    @property
     def repartition(self) -> str:
         return f"{self.application_id}-counts-repartition"
 
@@ -96,10 +102,17 @@ class StreamsJob:
         return f"{self.application_id}-{store}-changelog"
 
 
+def paired(left: str, right: str | None) -> str:
+    return f"{left} {right}"
+
+
 def _count(job: StreamsJob, app: App) -> None:
     words = app.stream(job.source, key="string", value="string")
     words.group_by("value").count("counts").to_stream().to(job.target)
     words.group_by_key().windowed(windows.hopping(20, 10, grace=5)).count("windows")
+    words.group_by_key().windowed(windows.session(9, grace=5)).count("sessions")
+    even, odd = words.branch(lambda record: record.timestamp % 2 == 0, lambda record: True)
+    even.left_join(odd, paired, windows.join(20, grace=5), value="string", name="met").to(job.pairs)
     words.process(Seen, stores=[stores.key_value("seen", value="long")])
 
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 from semel.errors import ConfigError, SemelError, Unsupported
-from semel.streams import App, Record, windows
+from semel.streams import App, EmitStrategy, Record, Suppressed, windows
 from semel.streams.testing import Driver
 from tests.streams.support.topologies import said
 
@@ -272,14 +272,31 @@ def user_of(record: Record) -> object:
 @pytest.mark.parametrize(
     ("build", "error", "text"),
     [
-        (lambda app: windows.session("1 s"), Unsupported, "session windows"),
-        (lambda app: windows.sliding("1 s"), Unsupported, "sliding windows"),
+        (lambda app: windows.session(0), ConfigError, "never ends"),
+        (lambda app: windows.sliding(0), ConfigError, "hold single records"),
+        (
+            lambda app: app.stream("a").group_by_key().windowed(windows.session(1)).aggregate(int, max),
+            ConfigError,
+            "has no merger",
+        ),
         (lambda app: app.global_table("t"), Unsupported, "global tables"),
-        (lambda app: app.stream("a").suppress(), Unsupported, "suppress"),
-        (lambda app: app.stream("a").join(app.stream("b")), Unsupported, "two streams"),
-        (lambda app: app.stream("a").join(app.stream("b"), max, "1 min"), Unsupported, "two streams"),
-        (lambda app: app.stream("a").left_join(app.table("b"), max, "1 min"), Unsupported, "two streams"),
-        (lambda app: app.stream("a").outer_join(app.stream("b"), max, value="json"), Unsupported, "two streams"),
+        (
+            lambda app: app.stream("a").group_by_key().count().suppress(Suppressed.until_window_closes()),
+            ConfigError,
+            "its table has none",
+        ),
+        (
+            lambda app: (
+                app.stream("a").group_by_key().windowed(windows.session(1)).emit_strategy(EmitStrategy.ON_WINDOW_CLOSE)
+            ),
+            Unsupported,
+            "of sessions and sliding windows",
+        ),
+        (lambda app: app.stream("a").join(app.stream("b")), ConfigError, "with a table, or with a stream"),
+        (lambda app: app.stream("a").join(app.stream("b"), max, "1 min"), ConfigError, "with a table, or"),
+        (lambda app: app.stream("a").left_join(app.table("b"), max, windows.join(1)), ConfigError, "with a table, or"),
+        (lambda app: app.stream("a").outer_join(app.stream("b"), max, value="json"), ConfigError, "with a table, or"),
+        (lambda app: windows.join(1, before=-2), ConfigError, "ends before it begins"),
         (lambda app: app.table("a").join(app.table("b")), Unsupported, "two tables"),
         (lambda app: app.table("a").join(app.table("b"), max, value="json"), Unsupported, "two tables"),
         (lambda app: app.table("a").left_join(app.table("b")), Unsupported, "two tables"),
@@ -295,7 +312,7 @@ def user_of(record: Record) -> object:
             ConfigError,
             "are named 'x-repartition'",
         ),
-        (lambda app: app.stream("a").to(lambda record: "b"), Unsupported, "chooses the topic: not there yet"),
+        (lambda app: app.stream([]), ConfigError, "list of topics is empty"),
         (lambda app: app.stream("a").to(""), ConfigError, "is no topic"),
         (lambda app: app.describe(), ConfigError, "reads nothing"),
         (lambda app: windows.tumbling("soon"), ConfigError, "is no duration"),

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from semel.streams import App, Processor
-from semel.streams.stream import Stream
+from semel.streams.dsl.stream import Stream
 from semel.streams.topology.record_order import RecordOrder
 from semel.streams.worker.blocks import pieces
 from semel.streams.worker.meeting import in_order

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semel.streams import App, windows
-from semel.streams.stream import GroupedStream, Table
+from semel.streams.dsl.grouped import GroupedStream
+from semel.streams.dsl.table import Table
 from semel.streams.testing import Driver
 
 SIZE = 10

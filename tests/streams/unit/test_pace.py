@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from semel.streams import App, Processor
-from semel.streams.stream import Stream
+from semel.streams.dsl.stream import Stream
 from semel.streams.worker.pace import BY_RECORD, WHOLE_BATCHES, Pace, pace_of, slice_s
 
 CONF = {"bootstrap.servers": "localhost:1"}

@@ -70,7 +70,7 @@ def test_a_kind_of_its_own_works_from_rows_to_topics() -> None:
 def test_what_is_old_goes_by_the_first_bound_and_the_changelog_gives_back_the_store() -> None:
     (spec,) = monthly().topology.sub_topologies()[0].stores
     store = StateStore(spec, Memory())
-    store.put(spec.window_keys.in_store([b"a"], np.array([0]), np.array([FEBRUARY])), [word(5) + b"x"])
+    store.put(Months.keys.in_store([b"a"], np.array([0]), np.array([FEBRUARY])), [word(5) + b"x"])
     store.saw(5)
     changes = store.changes()
     assert changes["key"].to_pylist() == [b"a" + word(FEBRUARY) + word(JANUARY)]

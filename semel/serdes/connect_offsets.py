@@ -1,4 +1,4 @@
-"""The records of an offsets topic, byte for byte as Kafka Connect's JsonConverter writes them.
+"""The records of Kafka Connect's offsets topic, byte for byte as Kafka Connect's JsonConverter writes them.
 
 The key is ``["connector",{source partition}]``, the value ``{offset}``, both without blanks and with nothing escaped
 but what Jackson escapes. An offset's place in the topic is the hash of its key's bytes, so another spelling would be
@@ -12,7 +12,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from semel.connect.api import Offset, Partition
 from semel.errors import ConfigError
 from semel.serdes.jackson import jackson_text
 from semel.strict_json import read_object
@@ -22,12 +21,12 @@ __all__ = ["canonical", "claim_key", "encode_key", "encode_value", "parse_key", 
 _CLAIM = "semel"
 
 
-def encode_key(connector: str, partition: Partition) -> bytes:
+def encode_key(connector: str, partition: Mapping[str, Any]) -> bytes:
     """Return the key of a source partition. Raise :class:`ConfigError` if it is not flat."""
     return _text([connector, _flat(connector, partition, "source partition")])
 
 
-def encode_value(connector: str, offset: Offset) -> bytes | None:
+def encode_value(connector: str, offset: Mapping[str, Any] | None) -> bytes | None:
     """Return the value of an offset. None removes it. Raise :class:`ConfigError` if it is not flat."""
     return None if offset is None else _text(_flat(connector, offset, "source offset"))
 
@@ -53,7 +52,7 @@ def parse_value(value: bytes | None) -> dict[str, Any] | None:
     return None if value is None or value == b"null" else read_object(value)
 
 
-def canonical(partition: Partition) -> str:
+def canonical(partition: Mapping[str, Any]) -> str:
     """One text for all spellings of a source partition."""
     return json.dumps(partition, sort_keys=True)
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from semel.config import ClientConfig
+from semel.mirror.background.periodic import PeriodicWork
 from semel.mirror.config.flow_config import FlowConfig
-from semel.mirror.periodic import PeriodicWork
 from semel.mirror.topics import wants
 from semel.steps import MirrorStep, reached
 from semel.wire.api.acls import ALL_TOPICS, Acl, Operation, Permission, create, topic_acls

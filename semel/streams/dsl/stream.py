@@ -8,26 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semel.errors import ConfigError, Unsupported
+from semel.errors import ConfigError
 from semel.serdes.serde import Serde, check_serde
+from semel.streams.dsl.grouped import GroupedStream
+from semel.streams.dsl.joins import Joiner, JoinKind, join_streams, join_table
+from semel.streams.dsl.table import Table
 from semel.streams.nodes import stateless
-from semel.streams.nodes.folds import Columns, Count, Entries, Fold, Python
-from semel.streams.nodes.stateful import Aggregate, Join
 from semel.streams.processor.processor import Processing, Supplier
 from semel.streams.processor.stores import StoreBuilder
 from semel.streams.rows import Record
-from semel.streams.state.state_store import StoreSpec
-from semel.streams.topology.repartition import joined_through, through_topic
+from semel.streams.topology.repartition import through_topic
 from semel.streams.topology.topology import Node, Operator, Sink, Topology, check_topic
+from semel.streams.windows.join_windows import JoinWindows
 from semel.streams.windows.keys import BY_START, WindowKeys
-from semel.streams.windows.kind import Windows
 
-__all__ = ["GroupedStream", "Stream", "Table", "WindowedStream"]
+__all__ = ["Stream"]
 
 #: A function of single records, or an expression of ``pyarrow.compute``.
 Condition = Callable[[Record], Any] | Any
@@ -46,6 +46,8 @@ class Stream:
     processed: bool = False
     #: How windows are written in the keys of rows that have some.
     window_keys: WindowKeys = BY_START
+    #: Whether its keys have windows.
+    windowed: bool = False
 
     def _then(
         self,
@@ -59,7 +61,7 @@ class Stream:
         for name in ("key", "value"):
             check_serde(changes.get(name), prefix.strip("-"))
         name = self.topology.name(prefix)
-        changes |= {"processed": False} if "rekeyed" in changes else {}
+        changes |= {"processed": False, "windowed": False} if "rekeyed" in changes else {}
         node = Node(name, (self.node,), operate(name), by_record=by_record, keeps_key="rekeyed" not in changes)
         node.keeps_origin = keeps_origin
         return replace(self, node=self.topology.add(node), **changes)
@@ -112,6 +114,28 @@ class Stream:
             value=value,
             rekeyed=True,
         )
+
+    def flat_map_values(self, function: Callable[[Record], Any], *, value: Serde = "json") -> Stream:
+        """Apply a function of single records, which returns any number of values. The key stays."""
+        given = (self.key, self.value)
+        return self._then(
+            "KSTREAM-FLATMAPVALUES-",
+            lambda name: stateless.flat_mapping_values(function, name, given, value),
+            by_record=True,
+            value=value,
+        )
+
+    def peek(self, function: Callable[[Record], Any]) -> Stream:
+        """Call a function with each record, and hand the records on. It is called again for what is read again."""
+        return self._peeked("KSTREAM-PEEK-", function)
+
+    def foreach(self, function: Callable[[Record], Any]) -> None:
+        """Call a function with each record. It is called again for what is read again."""
+        self._peeked("KSTREAM-FOREACH-", function)
+
+    def _peeked(self, prefix: str, function: Callable[[Record], Any]) -> Stream:
+        given = (self.key, self.value)
+        return self._then(prefix, lambda name: stateless.peeking(function, name, given), by_record=True)
 
     def filter(self, condition: Condition) -> Stream:
         """Keep what a function of single records, or an expression of ``pyarrow.compute``, says yes to."""
@@ -188,65 +212,84 @@ class Stream:
         )
         return replace(self, node=node, rekeyed=False)
 
-    def to(self, topic: str, *, key: Serde = None, value: Serde = None) -> None:
-        """Write the records. Without a serialisation bytes and text are written as they are, other values as JSON."""
-        if callable(topic):
-            raise _later("to() with a function that chooses the topic", "Use branch(), and to() with a topic for each")
-        check_topic(topic)
+    def to(self, topic: str | Callable[[Record], str], *, key: Serde = None, value: Serde = None) -> None:
+        """Write the records, to the topic that a function of single records names, if one is given. The topics must
+        exist. Without a serialisation bytes and text are written as they are, other values as JSON.
+        """
+        chosen = topic if callable(topic) else None
+        if chosen is None:
+            check_topic(topic)
         check_serde(key, f"to({topic!r})")
         check_serde(value, f"to({topic!r})")
         name = self.topology.name("KSTREAM-SINK-")
-        sink = Sink(name, (self.node,), topic=topic, key=key or self.key, value=value or self.value)
+        made = (key or self.key, value or self.value)
+        sink = Sink(name, (self.node,), topic="" if callable(topic) else topic, key=made[0], value=made[1])
+        if chosen is not None:
+            sink.choose, sink.by_record = stateless.choosing(chosen, name, (self.key, self.value)), True
         sink.window_keys = self.window_keys
         self.topology.add(sink)
 
     def join(
-        self, table: Table, joiner: Callable[[Any, Any], Any] | None = None, *windows: object, value: Serde = "json"
+        self,
+        other: Stream | Table,
+        joiner: Joiner = None,
+        windows: JoinWindows | None = None,
+        *,
+        value: Serde = "json",
+        name: str | None = None,
     ) -> Stream:
-        """Join each record with the table's value for its key. Records without a partner are dropped.
+        """Join each record with the table's value for its key, or with the records of a stream in a window around it.
+        Records without a partner are dropped.
 
-        ``joiner`` gets both values. Without it, rows have the column ``table_value``, for ``map_batches``. Raises
-        :class:`Unsupported` for another stream, and for ``windows``.
+        ``joiner`` gets both values. Without it, rows have the column ``table_value`` or ``other_value``, for
+        ``map_batches``. ``name`` names the stores of a join of two streams.
         """
-        return self._join(table, joiner, windows, value, "KSTREAM-JOIN-", outer=False)
+        return self._join(other, joiner, windows, value, name, JoinKind())
 
     def left_join(
-        self, table: Table, joiner: Callable[[Any, Any], Any] | None = None, *windows: object, value: Serde = "json"
+        self,
+        other: Stream | Table,
+        joiner: Joiner = None,
+        windows: JoinWindows | None = None,
+        *,
+        value: Serde = "json",
+        name: str | None = None,
     ) -> Stream:
-        """Join as :meth:`join` does, but keep records without a partner, with None in its place."""
-        return self._join(table, joiner, windows, value, "KSTREAM-LEFTJOIN-", outer=True)
+        """Join as :meth:`join` does, but keep records without a partner, with None in its place. With a stream, they
+        are handed on once their window has closed.
+        """
+        return self._join(other, joiner, windows, value, name, JoinKind(left=True))
 
-    def outer_join(self, *_: object, **__: object) -> NoReturn:
-        """Not there yet: raises :class:`Unsupported`."""
-        raise _later("joins of two streams", "Join with a table")
+    def outer_join(
+        self,
+        other: Stream,
+        joiner: Joiner = None,
+        windows: JoinWindows | None = None,
+        *,
+        value: Serde = "json",
+        name: str | None = None,
+    ) -> Stream:
+        """Join as :meth:`left_join` does, and keep records of the other stream without a partner, too."""
+        return self._join(other, joiner, windows, value, name, JoinKind(left=True, right=True))
 
-    def _join(self, table: Any, joiner: Any, windows: Any, value: Serde, prefix: str, *, outer: bool) -> Stream:
-        if windows or not isinstance(table, Table):
-            raise _later("joins of two streams", "Join with a table")
-        if table.windows is not None:
-            raise _later("joins with a table of windows", "Write it to a topic, and read that as a table")
-        serdes = (self.key, self.value)
-        before = self.node
-        if self.rekeyed:
-            before = joined_through(self.topology, self.node, serdes, self.window_keys)
-        name = self.topology.name(prefix)
-        columns = list(table.read([]))
-        if joiner is not None and "value" not in columns:
-            raise ConfigError(
-                f"{name} has a function of two values, and table {table.spec.name!r} has the columns"
-                f" {', '.join(columns)}, and no value. Nothing was read. Leave out the function, and read"
-                f" table_{columns[0]} and the others in map_batches.",
-                tag="NO_COLUMN",
-            )
-        dropped = self.topology.dropped
-        join = Join(name, table.spec, table.read, serdes, table.value, outer, joiner, value, dropped)
-        node = Node(name, (before,), join, (table.spec,), by_record=joiner is not None, reads_only=True)
-        node = self.topology.add(node)
-        return replace(self, node=node, value=self.value if joiner is None else value, rekeyed=False)
-
-    def suppress(self, *_: object) -> NoReturn:
-        """Not there yet: raises :class:`Unsupported`."""
-        raise _later("suppress", "Filter what is written by window_end")
+    def _join(
+        self,
+        other: Stream | Table,
+        joiner: Joiner,
+        windows: JoinWindows | None,
+        value: Serde,
+        name: str | None,
+        kind: JoinKind,
+    ) -> Stream:
+        if isinstance(other, Table) and windows is None and not kind.right:
+            return join_table(self, other, joiner, value, kind)
+        if isinstance(other, Stream) and isinstance(windows, JoinWindows):
+            return join_streams(self, other, joiner, windows, kind, value=value, name=name)
+        raise ConfigError(
+            "a stream is joined with a table, or with a stream and windows.join(...). Nothing was read. Give one of the"
+            " two. There is no outer_join with a table.",
+            tag="TOPOLOGY",
+        )
 
     def process(
         self,
@@ -260,6 +303,29 @@ class Stream:
 
         ``supplier`` makes one, so a class will do. ``key`` and ``value`` belong to the forwarded records.
         """
+        node = self._processing("KSTREAM-PROCESSOR-", supplier, stores, key, value, fixed_key=False)
+        processed = self.processed or not self.rekeyed
+        return replace(self, node=node, key=key, value=value, rekeyed=True, processed=processed, windowed=False)
+
+    def process_values(
+        self, supplier: Supplier, *, stores: Sequence[StoreBuilder] = (), value: Serde = "json"
+    ) -> Stream:
+        """Apply a processor as :meth:`process` does, which forwards values alone: ``context.forward_value(value)``. The
+        keys stay, so no repartition topic is needed after it.
+        """
+        node = self._processing("KSTREAM-PROCESSVALUES-", supplier, stores, self.key, value, fixed_key=True)
+        return replace(self, node=node, value=value)
+
+    def _processing(
+        self,
+        prefix: str,
+        supplier: Supplier,
+        stores: Sequence[StoreBuilder],
+        key: Serde,
+        value: Serde,
+        *,
+        fixed_key: bool,
+    ) -> Node:
         for one in stores:
             if not isinstance(one, StoreBuilder):
                 raise ConfigError(
@@ -274,121 +340,11 @@ class Stream:
             )
         check_serde(key, "process")
         check_serde(value, "process")
-        name = self.topology.name("KSTREAM-PROCESSOR-")
+        name = self.topology.name(prefix)
         given = (self.key, self.value)
         node = Node(name, (self.node,), stores=tuple(one.spec for one in stores), by_record=True)
         dropped = self.topology.dropped
-        node.supply = lambda: Processing(name, supplier, stores, given, (key, value), dropped)
+        node.supply = lambda: Processing(name, supplier, stores, given, (key, value), dropped, fixed_key=fixed_key)
         node.builders = tuple(stores)
-        processed = self.processed or not self.rekeyed
-        return replace(self, node=self.topology.add(node), key=key, value=value, rekeyed=True, processed=processed)
-
-
-@dataclass(frozen=True)
-class GroupedStream:
-    """Records by key, to be aggregated."""
-
-    stream: Stream
-    windows: Windows | None = None
-
-    def windowed(self, windows: Windows) -> WindowedStream:
-        """Group by windows of time, too."""
-        if not isinstance(windows, Windows):
-            raise ConfigError(
-                f"{windows!r} is no windows. Nothing was read. Give windows.tumbling(...) or windows.hopping(...).",
-                tag="WRONG_VALUE",
-            )
-        return WindowedStream(self.stream, windows)
-
-    def count(self, name: str | None = None) -> Table:
-        """Count the records of each group."""
-        return self._folded(name, "AGGREGATE", lambda _: Count(), None)
-
-    def aggregate(
-        self,
-        initializer: Callable[[], Any] | None = None,
-        aggregator: Callable[[Any, Any, Any], Any] | None = None,
-        *,
-        name: str | None = None,
-        value: Serde = "json",
-        **columns: tuple[str, str],
-    ) -> Table:
-        """``aggregate(total=("sum", "amount"))`` works on whole batches: sum, min, max and count of columns of numbers.
-
-        ``aggregate(initializer, aggregator)`` calls ``aggregator(key, value, aggregate)`` for each record.
-        """
-        if columns and initializer is None and aggregator is None:
-            return self._folded(name, "AGGREGATE", lambda _: Columns(columns), None)
-        if columns or initializer is None or aggregator is None:
-            raise ConfigError(
-                "aggregate takes an initializer and an aggregator, or columns. Nothing was read. Give"
-                ' aggregate(dict, function) or aggregate(total=("sum", "amount")).',
-                tag="TOPOLOGY",
-            )
-        return self._by_record(name, "AGGREGATE", aggregator, initializer, value)
-
-    def reduce(self, reducer: Callable[[Any, Any], Any], name: str | None = None) -> Table:
-        """Call ``reducer(aggregate, value)`` for each record; the first value is the first aggregate."""
-        return self._by_record(name, "REDUCE", reducer, None, self.stream.value)
-
-    def _by_record(self, name: str | None, kind: str, function: Any, initial: Any, made: Serde) -> Table:
-        check_serde(made, kind.lower())
-        given = (self.stream.key, self.stream.value)
-        return self._folded(name, kind, lambda node: Python(node, function, initial, given, made), made)
-
-    def _folded(self, store: str | None, kind: str, fold: Callable[[str], Fold], value: Serde) -> Table:
-        topology = self.stream.topology
-        named = store or topology.name(f"KSTREAM-{kind}-STATE-STORE-")
-        name = topology.name(f"KSTREAM-{kind}-")
-        folding = fold(name)
-        stream = self.stream
-        if stream.rekeyed:
-            stream = stream._repartitioned(named, numbers=None if isinstance(folding, Python) else folding.needs)
-        holds = f"{folding.holds} by key ({stream.key or 'bytes'})"
-        if self.windows:
-            spec = StoreSpec(
-                named, self.windows.retention_ms, f"{holds} and {self.windows.in_words}", self.windows.keys
-            )
-        else:
-            spec = StoreSpec(named, holds=holds)
-        operate = Aggregate(name, spec, folding, stream.key, self.windows, topology.dropped, topology.caching)
-        by_record = isinstance(folding, Python)
-        node = topology.add(Node(name, (stream.node,), operate, (spec,), by_record=by_record))
-        return Table(topology, node, stream.key, value, spec, folding.columns, self.windows)
-
-
-class WindowedStream(GroupedStream):
-    """Records by key and window, to be aggregated."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """The newest value of each key."""
-
-    topology: Topology
-    node: Node
-    key: Serde
-    value: Serde
-    spec: StoreSpec
-    read: Callable[[Entries], dict[str, Any]]
-    windows: Windows | None = None
-
-    def to_stream(self) -> Stream:
-        """Its changes. Of windows, rows have the columns ``window_start`` and ``window_end``."""
-        name = self.topology.name("KTABLE-TOSTREAM-")
-        stream = Stream(self.topology, self.topology.add(Node(name, (self.node,))), self.key, self.value)
-        return replace(stream, window_keys=self.windows.keys) if self.windows else stream
-
-    def suppress(self, *_: object) -> NoReturn:
-        """Not there yet: raises :class:`Unsupported`."""
-        raise _later("suppress", "Filter what is written by window_end")
-
-    def join(self, *_: object, **__: object) -> NoReturn:
-        """Not there yet: raises :class:`Unsupported`."""
-        raise _later("joins of two tables", "Join a stream with a table")
-
-    left_join = outer_join = join
-
-
-def _later(what: str, instead: str) -> Unsupported:
-    return Unsupported(f"{what}: not there yet. Nothing was read. {instead}.", tag="NOT_YET")
+        self.topology.add(node)
+        return node

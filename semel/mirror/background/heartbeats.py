@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from semel.config import ClientConfig
+from semel.mirror.background.internal_topics import ensure_compacted, write
+from semel.mirror.background.periodic import PeriodicWork
 from semel.mirror.config.flow_config import HeartbeatConfig
 from semel.mirror.formats import Heartbeat
-from semel.mirror.internal_topics import ensure_compacted, write
-from semel.mirror.periodic import PeriodicWork
 from semel.mirror.policy import HEARTBEATS
 from semel.steps import MirrorStep, reached
 from semel.wire.client import Client

@@ -1,0 +1,136 @@
+"""Groups of a stream's records, to be aggregated: by key, and by window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from semel.errors import ConfigError
+from semel.serdes.serde import Serde, check_serde
+from semel.streams.dsl.refused import later
+from semel.streams.dsl.suppressed import EmitStrategy
+from semel.streams.dsl.table import Table
+from semel.streams.nodes.folds import Columns, Count, Fold
+from semel.streams.nodes.function_fold import Python
+from semel.streams.nodes.keyed_windows import KeyedAggregate
+from semel.streams.nodes.stateful import Aggregate
+from semel.streams.state.state_store import StoreSpec
+from semel.streams.topology.topology import Node, Operator
+from semel.streams.windows.kind import WindowKind, Windows, WindowsOfKey
+from semel.streams.windows.session_windows import SessionWindows
+from semel.streams.windows.time_windows import TimeWindows
+
+if TYPE_CHECKING:
+    from semel.streams.dsl.stream import Stream
+
+__all__ = ["GroupedStream", "WindowedStream"]
+
+
+@dataclass(frozen=True)
+class GroupedStream:
+    """Records by key, to be aggregated."""
+
+    stream: Stream
+    windows: WindowKind | None = None
+    #: Whether windows are handed on once, when they have closed.
+    on_close: bool = False
+
+    def windowed(self, windows: WindowKind) -> WindowedStream:
+        """Group by windows of time, too."""
+        if not isinstance(windows, WindowKind):
+            raise ConfigError(
+                f"{windows!r} is no windows. Nothing was read. Give what a function of semel.streams.windows makes.",
+                tag="WRONG_VALUE",
+            )
+        return WindowedStream(self.stream, windows)
+
+    def count(self, name: str | None = None) -> Table:
+        """Count the records of each group."""
+        return self._folded(name, "AGGREGATE", lambda _: Count(), None)
+
+    def aggregate(
+        self,
+        initializer: Callable[[], Any] | None = None,
+        aggregator: Callable[[Any, Any, Any], Any] | None = None,
+        *,
+        merger: Callable[[Any, Any, Any], Any] | None = None,
+        name: str | None = None,
+        value: Serde = "json",
+        **columns: tuple[str, str],
+    ) -> Table:
+        """``aggregate(total=("sum", "amount"))`` works on whole batches: sum, min, max and count of columns of numbers.
+
+        ``aggregate(initializer, aggregator)`` calls ``aggregator(key, value, aggregate)`` for each record. Sessions
+        need ``merger(key, aggregate, aggregate)``, too.
+        """
+        if columns and initializer is None and aggregator is None:
+            return self._folded(name, "AGGREGATE", lambda _: Columns(columns), None)
+        if columns or initializer is None or aggregator is None:
+            raise ConfigError(
+                "aggregate takes an initializer and an aggregator, or columns. Nothing was read. Give"
+                ' aggregate(dict, function) or aggregate(total=("sum", "amount")).',
+                tag="TOPOLOGY",
+            )
+        if isinstance(self.windows, SessionWindows) and merger is None:
+            raise ConfigError(
+                "sessions are merged, and aggregate() has no merger. Nothing was read. Give"
+                " aggregate(initializer, aggregator, merger=function): it gets the key and two aggregates.",
+                tag="TOPOLOGY",
+            )
+        return self._by_record(name, "AGGREGATE", aggregator, initializer, value, merger)
+
+    def reduce(self, reducer: Callable[[Any, Any], Any], name: str | None = None) -> Table:
+        """Call ``reducer(aggregate, value)`` for each record; the first value is the first aggregate."""
+        return self._by_record(name, "REDUCE", reducer, None, self.stream.value)
+
+    def _by_record(
+        self, name: str | None, kind: str, function: Any, initial: Any, made: Serde, merger: Any = None
+    ) -> Table:
+        check_serde(made, kind.lower())
+        given = (self.stream.key, self.stream.value)
+        return self._folded(name, kind, lambda node: Python(node, function, initial, given, made, merger), made)
+
+    def _folded(self, store: str | None, kind: str, fold: Callable[[str], Fold], value: Serde) -> Table:
+        topology = self.stream.topology
+        named = store or topology.name(f"KSTREAM-{kind}-STATE-STORE-")
+        name = topology.name(f"KSTREAM-{kind}-")
+        folding = fold(name)
+        stream = self.stream
+        if stream.rekeyed:
+            stream = stream._repartitioned(named, numbers=None if isinstance(folding, Python) else folding.needs)
+        holds = f"{folding.holds} by key ({stream.key or 'bytes'})"
+        if self.windows:
+            spec = StoreSpec(
+                named, self.windows.retention_ms, f"{holds} and {self.windows.in_words}", self.windows.store_keys
+            )
+        else:
+            spec = StoreSpec(named, holds=holds)
+        operate: Operator
+        if isinstance(self.windows, WindowsOfKey):
+            operate = KeyedAggregate(name, spec, folding, stream.key, self.windows, topology.dropped, topology.caching)
+        else:
+            assert self.windows is None or isinstance(self.windows, Windows)
+            operate = Aggregate(
+                name, spec, folding, stream.key, self.windows, topology.dropped, topology.caching, self.on_close
+            )
+        by_record = isinstance(folding, Python)
+        node = topology.add(Node(name, (stream.node,), operate, (spec,), by_record=by_record))
+        return Table(topology, node, stream.key, value, spec, folding.columns, self.windows)
+
+
+class WindowedStream(GroupedStream):
+    """Records by key and window, to be aggregated."""
+
+    def emit_strategy(self, strategy: EmitStrategy) -> WindowedStream:
+        """Choose whether a window's results are handed on with each update, or once, when it has closed.
+
+        Raises :class:`Unsupported` for the latter with sessions and sliding windows.
+        """
+        on_close = EmitStrategy(strategy) is EmitStrategy.ON_WINDOW_CLOSE
+        if on_close and not isinstance(self.windows, TimeWindows):
+            raise later(
+                "EmitStrategy.ON_WINDOW_CLOSE of sessions and sliding windows",
+                "Use suppress(Suppressed.until_window_closes())",
+            )
+        return replace(self, on_close=on_close)

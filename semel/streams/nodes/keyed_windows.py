@@ -1,0 +1,165 @@
+"""Aggregations in windows that depend on a key's records: sessions and sliding windows. Rows are taken one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import pyarrow as pa
+
+from semel.serdes.serde import Serde, decode, encode
+from semel.streams.dropped import DroppedRecords
+from semel.streams.nodes.folds import Fold
+from semel.streams.nodes.stateless import without_nulls
+from semel.streams.rows import times, timestamps
+from semel.streams.state.state_store import StateStore, StoreSpec, number
+from semel.streams.windows.kind import WindowsOfKey
+from semel.streams.windows.record_keys import RecordKeys, SessionKeys
+
+__all__ = ["KeyedAggregate"]
+
+#: Start, end, aggregate and time of a window.
+_Window = tuple[int, int, Any, int]
+
+
+@dataclass
+class _Batch:
+    """What a batch changes: windows by their place in the store, and the rows that are handed on."""
+
+    store: StateStore
+    kind: WindowsOfKey
+    fold: Fold
+    #: The newest bound of a window in the store.
+    newest: int
+    names: RecordKeys = field(init=False)
+    changed: dict[bytes, tuple[Any, int]] = field(default_factory=dict)
+    #: Windows that were there before the batch.
+    before: set[bytes] = field(default_factory=set)
+    rows: list[tuple[bytes, bytes, int, int, Any, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.names = self.kind.store_keys
+
+    def read(self, key: bytes) -> dict[bytes, _Window]:
+        """Return the windows of a key in the store, by their place there."""
+        first, last = max(self.newest - self.kind.kept_ms, 0), self.store.stream_time + 1
+        size = 8 + len(key) + self.names.tail
+        ranges = self.names.ranges(key, first, last) if first <= last else ()
+        found = [pair for start, end in ranges for pair in self.store.scan(start, end) if len(pair[0]) == size]
+        states = self.fold.states([entry for _, entry in found])
+        self.before.update(name for name, _ in found)
+        return {
+            name: (*self.bounds(name), state, number(entry)) for (name, entry), state in zip(found, states, strict=True)
+        }
+
+    def bounds(self, name: bytes) -> tuple[int, int]:
+        """Return start and end of a window in the store."""
+        if isinstance(self.names, SessionKeys):
+            return self.names.start(name), self.names.bound(name)
+        start = self.names.start(name)
+        return start, start + self.kind.reach_ms
+
+    def write(self) -> None:
+        """Put what was changed into the store."""
+        names = list(self.changed)
+        entries = self.fold.entries(
+            [state for state, _ in self.changed.values()], [at for _, at in self.changed.values()]
+        )
+        there = [(name, entry) for name, entry in zip(names, entries, strict=True) if entry is not None]
+        self.store.put([name for name, _ in there], [entry for _, entry in there])
+        for name, entry in zip(names, entries, strict=True):
+            if entry is None:
+                self.store.delete(name, self.changed[name][1])
+
+
+@dataclass
+class _Key:
+    """The windows of one key."""
+
+    batch: _Batch
+    key: bytes
+    there: dict[bytes, _Window]
+
+    def windows(self) -> list[_Window]:
+        """Return those that are not too old, in the order of the store."""
+        oldest = self.batch.newest - self.batch.kind.kept_ms + 1
+        bound = self.batch.names.bound
+        return [self.there[name] for name in sorted(self.there) if bound(name) >= oldest]
+
+    def put(self, start: int, end: int, state: Any, time: int, row_time: int | None = None) -> None:
+        """Set the aggregate of a window; None deletes it. A row is handed on."""
+        batch = self.batch
+        session = isinstance(batch.names, SessionKeys)
+        name = batch.names.in_store(self.key, end if session else start, start if session else 0)
+        if state is None:
+            self.there.pop(name, None)
+        else:
+            self.there[name] = (start, end, state, time)
+        batch.newest = max(batch.newest, end if session else start)
+        batch.changed[name] = (state, time)
+        batch.rows.append((name, self.key, start, end, state, time if row_time is None else row_time))
+
+
+@dataclass(frozen=True)
+class KeyedAggregate:
+    """Puts rows into the windows of their keys, and folds them into a store."""
+
+    name: str
+    spec: StoreSpec
+    fold: Fold
+    key: Serde
+    windows: WindowsOfKey
+    dropped: DroppedRecords
+    caching: bool
+    _newest: WeakKeyDictionary[StateStore, int] = field(default_factory=WeakKeyDictionary)
+
+    def __call__(self, rows: Any, stores: Mapping[str, StateStore]) -> Any:
+        """Return one row for each update, or with caching the last one of each window."""
+        needed = ("key", "value") if self.windows.needs_value else ("key",)
+        rows = without_nulls(rows, needed, self.name, self.dropped)
+        store = stores[self.spec.name]
+        batch = _Batch(store, self.windows, self.fold, self._newest_bound(store))
+        steps, states, late = self.fold.steps(rows), dict[bytes, _Key](), 0
+        for at, (key, time) in enumerate(
+            zip(encode(rows["key"], self.key).to_pylist(), times(rows).tolist(), strict=True)
+        ):
+            steps.at = at
+            state = states.get(key)
+            if state is None:
+                state = states[key] = _Key(batch, key, batch.read(key))
+            now = max(store.stream_time, time)
+            late += not self.windows.take(state, time, now, steps)
+            store.saw(time)
+        batch.write()
+        self._newest[store] = batch.newest
+        self.dropped.count(self.name, late, "late rows")
+        return self._handed_on(batch)
+
+    def _newest_bound(self, store: StateStore) -> int:
+        """Return the newest bound of a window. After a restart it is read from the store."""
+        found = self._newest.get(store)
+        if found is None:
+            names = self.windows.store_keys
+            last = store.scan(names.first(max(store.stream_time - self.windows.reach_ms, 0)))
+            found = max((names.bound(name) for name, _ in last), default=-1)
+        return found
+
+    def _handed_on(self, batch: _Batch) -> Any:
+        rows = batch.rows
+        if self.caching:
+            last = {row[0]: row for row in rows}
+            rows = [row for name, row in last.items() if row[4] is not None or name in batch.before]
+        keys, starts, ends, states = ([row[column] for row in rows] for column in (1, 2, 3, 4))
+        at = [row[5] for row in rows]
+        return pa.RecordBatch.from_pydict(
+            {
+                "key": decode(pa.array(keys, pa.binary()), self.key),
+                "window_start": timestamps(np.array(starts, np.int64)),
+                "window_end": timestamps(np.array(ends, np.int64)),
+                **self.fold.columns(self.fold.entries(states, at)),
+                "timestamp": timestamps(at),
+            }
+        )
