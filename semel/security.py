@@ -214,7 +214,7 @@ def _check_store(given: Mapping[str, object], store: str) -> None:
             f"ssl.{store}.password was given, and ssl.{store}.location was not. Nothing was sent. Give both.",
             tag="TLS_STORE",
         )
-    if f"ssl.{store}.password" in given and (inline or kind == "PEM" or (not kind and _is_pem_name(location))):
+    if f"ssl.{store}.password" in given and (inline or kind == "PEM" or (not kind and is_pem_name(location))):
         raise ConfigError(
             f"ssl.{store}.password was given, and a PEM file has none. Nothing was sent. Remove it;"
             " the password of an encrypted private key is ssl.key.password.",
@@ -232,7 +232,7 @@ def _check_store(given: Mapping[str, object], store: str) -> None:
         )
 
 
-def _is_pem_name(location: str) -> bool:
+def is_pem_name(location: str) -> bool:
     return location.lower().endswith(_PEM_NAMES)
 
 

@@ -3,21 +3,22 @@
 A worker starts the tasks of its connectors on Spark executors. A task polls its source and writes what it got, and how
 far it got, in one Kafka transaction.
 
-====================  ================================================================================================
-``api``               what the author of a connector imports
-``settings``          a worker's file, and a connector's properties, each problem at its setting
-``plugins``           classes of connectors and converters, by Python's names and by Kafka Connect's
-``worker``            the driver: checks the cluster, joins the group, and leads it or stands by
-``herder``            what can be done with connectors, and what runs of it
-``rest``              Kafka Connect's REST interface, and the page for browsers, whose files are in ``web``
-``metrics``           what the tasks have done, for Prometheus
-``stores``            its three topics, in its own formats
-``tasks``             the side on the executor: from a poll to a transaction
-``columns``           columns of Arrow from a database's values, each as if it stood alone
-``converters``        values to bytes, by the data model of ``semel.serdes.schemas``
-``transforms``        records changed, routed or left out on their way
-``connectors``        the connectors that semel brings
-====================  ================================================================================================
+=======================  ===============================================================================================
+``api``                  what the author of a connector imports
+``settings``             a worker's file, and a connector's properties, each problem at its setting
+``plugins``              classes of connectors and converters, by Python's names and by Kafka Connect's
+``worker``               the driver: checks the cluster, joins the group, and leads it or stands by
+``herder``               what can be done with connectors, and what runs of it
+``rest``                 Kafka Connect's REST interface, and the page for browsers, whose files are in ``web``
+``metrics``              what the tasks have done, for Prometheus
+``stores``               its three topics, in its own formats
+``tasks``                the side on the executor: from a poll to a transaction
+``columns``              columns of Arrow from a database's values, each as if it stood alone
+``converters``           values to bytes, by the data model of ``semel.serdes.schemas``
+``registry_converters``  converters that register schemas: Avro, JSON Schema, Protobuf
+``transforms``           records changed, routed or left out on their way
+``connectors``           the connectors that semel brings
+=======================  ===============================================================================================
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -16,18 +15,20 @@ import pyarrow as pa
 
 from semel.errors import ConfigError
 from semel.serdes.json import write_json
-from semel.serdes.json_value import json_text, json_value, schema_text
+from semel.serdes.json_value import JsonForm, json_text, json_value, schema_text
 from semel.serdes.numbers import NUMBERS as KINDS
 from semel.serdes.schemas import Schema
 from semel.serdes.text import bytes_value, encoded, text_value, write_bytes, write_text
 from semel.serdes.unfit import Mismatch, MixedTypes, NotText, TooWide, Unfit, WrongType
-from semel.settings import Setting, not_yet, read_value, unknown
+from semel.settings import Setting, not_yet, read_settings, unknown
 
 __all__ = ["BYTES", "NUMBERS", "STRING", "WITHOUT_EFFECT", "Converter", "check_plain", "json_converter", "refused"]
 
 #: Options that Kafka Connect's converters have, and that change nothing here.
 WITHOUT_EFFECT = frozenset({"plugin.version", "schemas.cache.size"})
 _ENCODING = "converter.encoding"
+#: What can hold lists and dictionaries.
+_ANYTHING = ("JSON", "Avro", "JSON Schema", "Protobuf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +38,20 @@ class Converter:
     name: str
     #: What it writes, in messages.
     form: str
-    _column: Callable[[Any, pa.Field], Any]
-    _value: Callable[[Schema | None, Any], bytes | None]
+    _column: Callable[[Any, pa.Field, str], Any]
+    _value: Callable[[Schema | None, Any, str], bytes | None]
 
-    def column(self, column: Any, field: pa.Field) -> Any:
+    def column(self, column: Any, field: pa.Field, topic: str) -> Any:
         """Return a column of bytes. ``field`` names the part of the record, and has its schema."""
         try:
-            return self._column(column, field)
+            return self._column(column, field, topic)
         except Unfit as error:
             raise refused(error, field.name, self.name, self.form) from None
 
-    def value(self, schema: Schema | None, value: Any, part: str) -> bytes | None:
+    def value(self, schema: Schema | None, value: Any, part: str, topic: str) -> bytes | None:
         """Return the bytes of one value, checked by its schema, or as it is without one."""
         try:
-            return self._value(schema, value)
+            return self._value(schema, value, topic)
         except Unfit as error:
             raise refused(error, part, self.name, self.form) from None
 
@@ -70,27 +71,32 @@ def _refuse_unknown(options: Mapping[str, str], known: Collection[str], setting:
         raise unknown(f"{setting}.{name}", [f"{setting}.{one}" for one in known], what="option of this converter")
 
 
+_JSON = {
+    "schemas.enable": Setting(bool, True),
+    "decimal.format": Setting(str, "BASE64", one_of=("BASE64", "NUMERIC")),
+    "replace.null.with.default": Setting(bool, True),
+}
+
+
 def json_converter(options: Mapping[str, str], setting: str) -> Converter:
-    """Return the converter with these options. Raise an error for one that is not there."""
-    if options.get("decimal.format", "BASE64").upper() != "BASE64":
-        raise not_yet(f"{setting}.decimal.format", "Remove it: JsonConverter writes a decimal as Base64.")
-    _refuse_unknown(options, {"schemas.enable", "decimal.format"}, setting)
-    with_schema = read_value(f"{setting}.schemas.enable", options.get("schemas.enable", "true"), Setting(bool))
-    return Converter(
-        "JsonConverter", "JSON", partial(write_json, with_schema=with_schema), _enveloped if with_schema else _payload
-    )
+    """Return the converter with these options. Raise an error for one that is wrong."""
+    _refuse_unknown(options, _JSON, setting)
+    values = read_settings(_JSON, options, prefix=f"{setting}.")
+    form = JsonForm(numeric=values["decimal.format"] == "NUMERIC", defaults=values["replace.null.with.default"])
+    with_schema = values["schemas.enable"]
 
+    def column(values: Any, field: pa.Field, _: str) -> Any:
+        return write_json(values, field, with_schema=with_schema, form=form)
 
-def _enveloped(schema: Schema | None, value: Any) -> bytes | None:
-    if schema is None:
-        return None if value is None else encoded(f'{{"schema":null,"payload":{json_text(value)}}}')
-    return encoded(f'{{"schema":{schema_text(schema)},"payload":{json_value(schema, value)}}}')
+    def value(schema: Schema | None, one: Any, _: str) -> bytes | None:
+        if one is None and schema is None:
+            return None
+        text = json_text(one) if schema is None else json_value(schema, one, form)
+        if with_schema:
+            text = f'{{"schema":{"null" if schema is None else schema_text(schema, form)},"payload":{text}}}'
+        return encoded(text)
 
-
-def _payload(schema: Schema | None, value: Any) -> bytes | None:
-    if schema is None:
-        return None if value is None else encoded(json_text(value))
-    return encoded(json_value(schema, value))
+    return Converter("JsonConverter", "JSON", column, value)
 
 
 def refused(error: Unfit, part: str, converter: str, form: str) -> ConfigError:
@@ -107,7 +113,7 @@ def refused(error: Unfit, part: str, converter: str, form: str) -> ConfigError:
         case MixedTypes():
             said = "holds values of several types in one list or field, for which there is no schema"
             way = "Set schemas.enable=false, or have the connector give one type."
-        case WrongType() if form == "JSON":
+        case WrongType() if form in _ANYTHING:
             said = f"holds {error.kind}, which {converter} does not write"
             way = (
                 "Have the connector give text, numbers, booleans, bytes, times, lists or dictionaries with text as"
@@ -120,16 +126,22 @@ def refused(error: Unfit, part: str, converter: str, form: str) -> ConfigError:
     return ConfigError(f"a {part} {said}. Nothing of this poll is visible. {way}", tag=tag)
 
 
-def _plain(write: Callable[[Any], Any]) -> Callable[[Any, pa.Field], Any]:
-    return lambda column, _: write(column)
+def _plain(write: Callable[[Any], Any]) -> Callable[[Any, pa.Field, str], Any]:
+    return lambda column, _field, _topic: write(column)
 
 
-def _one(write: Callable[[Any], bytes]) -> Callable[[Schema | None, Any], bytes | None]:
-    return lambda _, value: None if value is None else write(value)
+def _one(write: Callable[[Any], bytes]) -> Callable[[Schema | None, Any, str], bytes | None]:
+    return lambda _schema, value, _topic: None if value is None else write(value)
 
 
-STRING = Converter("StringConverter", "text", _plain(write_text), text_value)
-BYTES = Converter("ByteArrayConverter", "bytes", _plain(write_bytes), bytes_value)
+def _by_schema(
+    write: Callable[[Schema | None, Any], bytes | None],
+) -> Callable[[Schema | None, Any, str], bytes | None]:
+    return lambda schema, value, _: write(schema, value)
+
+
+STRING = Converter("StringConverter", "text", _plain(write_text), _by_schema(text_value))
+BYTES = Converter("ByteArrayConverter", "bytes", _plain(write_bytes), _by_schema(bytes_value))
 #: By the first part of the names of their classes.
 NUMBERS: Mapping[str, Converter] = MappingProxyType(
     {

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping
 
 from semel.connect.api import SourceConnector
 from semel.connect.converters import BYTES, NUMBERS, STRING, WITHOUT_EFFECT, Converter, check_plain, json_converter
+from semel.connect.registry_converters import REGISTRY_CONVERTERS, registry_converter
 from semel.connect.transforms import PREDICATES, TRANSFORMS
 from semel.errors import ConfigError, SemelError, Unsupported
+from semel.serdes.registry.settings import WITHOUT_EFFECT as REGISTRY_WITHOUT_EFFECT
 from semel.settings import nearest, not_yet
 
 __all__ = ["check_header_converter", "connector_class", "converter", "option_of", "plugins", "without_effect"]
@@ -43,7 +45,7 @@ _CONVERTERS = _PLAIN | {
 }
 _TRANSFORMS = "org.apache.kafka.connect.transforms."
 _JSON = ("JsonConverter", "Json", "org.apache.kafka.connect.json.JsonConverter")
-_USE = "Use JsonConverter, StringConverter, ByteArrayConverter, or LongConverter and the like."
+_USE = "Use AvroConverter, JsonConverter, StringConverter, ByteArrayConverter, or LongConverter and the like."
 _JAVA = ("org.", "com.", "io.", "net.")
 
 
@@ -60,7 +62,7 @@ def plugins() -> list[tuple[str, str]]:
         *connectors,
         *transforms,
         *predicates,
-        *(("converter", name) for name in (*_CONVERTERS, *_JSON) if name.startswith("org.")),
+        *(("converter", name) for name in (*_CONVERTERS, *_JSON, *REGISTRY_CONVERTERS) if name.startswith(_JAVA)),
     ]
 
 
@@ -108,9 +110,11 @@ def converter(name: str, setting: str, options: Mapping[str, str]) -> Converter:
     if name in _CONVERTERS:
         check_plain(options, setting, text=_CONVERTERS[name] is STRING)
         return _CONVERTERS[name]
-    if name.startswith((*_JAVA, "Avro", "Protobuf")):
+    if name in REGISTRY_CONVERTERS:
+        return registry_converter(name, options, setting)
+    if name.startswith(_JAVA):
         raise not_yet(f"{setting}={name}", _USE)
-    hint = nearest(name, [*_CONVERTERS, *_JSON]) or "."
+    hint = nearest(name, [*_CONVERTERS, *_JSON, *REGISTRY_CONVERTERS]) or "."
     raise ConfigError(
         f"{setting}={name} is not a known converter{hint} Nothing was read or written. {_USE}", tag="WRONG_VALUE"
     )
@@ -132,5 +136,7 @@ def option_of(error: SemelError, setting: str, options: Iterable[str]) -> str:
 
 def without_effect(name: str, options: Iterable[str]) -> list[str]:
     """Return the options of a converter that are taken and change nothing."""
+    if name in REGISTRY_CONVERTERS:
+        return [option for option in options if option in REGISTRY_WITHOUT_EFFECT]
     taken = WITHOUT_EFFECT if name in _JSON else {*WITHOUT_EFFECT, "schemas.enable"}
     return [option for option in options if option in taken]

@@ -50,8 +50,10 @@ def resolve(version: str, into: Path, *, cache: Path, progress: bool) -> None:
     retrieve(_module(version), f"Apache Kafka {version}", into, cache=cache, progress=progress)
 
 
-def retrieve(wanted: str, name: str, into: Path, *, cache: Path, progress: bool) -> None:
-    """Put the jars that an Ivy module (XML) depends on into the folder.
+def retrieve(
+    wanted: str, name: str, into: Path, *, cache: Path, progress: bool, types: Sequence[str] = ("jar", "bundle")
+) -> None:
+    """Put the jars that an Ivy module (XML) depends on into the folder, or its files of other ``types``.
 
     ``name`` is their name in messages.
     """
@@ -77,7 +79,7 @@ def retrieve(wanted: str, name: str, into: Path, *, cache: Path, progress: bool)
     elif mirror:
         configuration.write_text(_settings(mirror))
         command += ["-settings", str(configuration)]
-    command += ["-types", "jar", "bundle", "-retrieve", str(into / "[artifact]-[revision](-[classifier]).[ext]")]
+    command += ["-types", *types, "-retrieve", str(into / "[artifact]-[revision](-[classifier]).[ext]")]
     _run(command, name, progress=progress)
 
 

@@ -2,7 +2,10 @@
 
 ===================  =================================================================================================
 ``schemas``          Kafka Connect's data model: schemas, structures, and what they are in Arrow
+``registry``         a schema registry: ids of schemas, subjects, and the bytes before a value
+``avro``             Avro as Confluent's converter writes it; so does ``json_schema`` JSON, and ``protobuf`` Protobuf
 ``serde``            serdes by their names, as streams have them
+``registry_serde``   serdes with a registry, for single values
 ``text``             text and bytes
 ``numbers``          numbers and booleans, the highest byte first
 ``json``             JSON as Kafka Connect writes it, and its schema; ``json_value`` writes one value

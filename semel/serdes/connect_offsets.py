@@ -70,6 +70,8 @@ def _flat(connector: str, given: Mapping[str, Any], what: str) -> dict[str, Any]
             raise _refused(connector, what, f"the key {name!r:.100} is not text")
         if not (value is None or isinstance(value, str | int | float)):
             raise _refused(connector, what, f"the value of {name:.100} is a {type(value).__name__}")
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise _refused(connector, what, f"the value of {name:.100} has more than 64 bits")
         if isinstance(value, float) and not math.isfinite(value):
             raise _refused(connector, what, f"the value of {name:.100} is {value}, which JSON does not have")
         if "\ud800" <= max(name + (value if isinstance(value, str) else ""), default="") <= "\udfff":

@@ -2,7 +2,7 @@
 
 The JSON is Kafka Connect's, without blanks. With a schema, a value is ``{"schema":…,"payload":…}``; a null is a
 tombstone in both forms. The schema is the one that the field of Arrow stands for. Timestamps and times are
-milliseconds; bytes and decimals are Base64. A number that JSON lacks is text.
+milliseconds; bytes are Base64, and so are decimals unless the form says numbers. A number that JSON lacks is text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from semel.serdes.columns import is_json, is_list, joined_items, whole
 from semel.serdes.jackson import escape_pairs, jackson_text
 from semel.serdes.java_text import number_text, without_zone
-from semel.serdes.json_value import json_value, schema_text, unscaled
+from semel.serdes.json_value import PLAIN, JsonForm, json_value, schema_text, unscaled
 from semel.serdes.schemas.arrow import default_of, schema_of
 from semel.serdes.text import as_bytes, checked_text
 from semel.serdes.unfit import Mismatch, WrongType
@@ -39,7 +39,7 @@ _RARE = r"[\x00-\x07\x0b\x0e-\x1f]"
 _PAIRED = r"[\x{10000}-\x{10FFFF}]"
 
 
-def write_json(column: Any, field: pa.Field, *, with_schema: bool) -> Any:
+def write_json(column: Any, field: pa.Field, *, with_schema: bool, form: JsonForm = PLAIN) -> Any:
     """Write each value as JSON, with its schema or without. ``field`` says whether it is optional.
 
     Raises :class:`Unfit` for what JSON does not hold.
@@ -47,61 +47,66 @@ def write_json(column: Any, field: pa.Field, *, with_schema: bool) -> Any:
     column = whole(column)
     if column.type == pa.null():
         return column.cast(pa.binary())
-    text = _text(column)
+    text = _text(column, form)
     if with_schema:
-        schema = schema_text(schema_of(field.with_type(column.type)))
+        schema = schema_text(schema_of(field.with_type(column.type)), form)
         text = pc.binary_join_element_wise(f'{{"schema":{schema},"payload":', text, "}", "")
     # a null is a tombstone, and no JSON
     return as_bytes(pc.if_else(column.is_null(), pa.scalar(None, text.type), text))
 
 
-def _part(column: Any, field: pa.Field) -> Any:
+def _part(column: Any, field: pa.Field, form: JsonForm) -> Any:
     """Return values inside of others as JSON; null is the word, or the default of its field."""
     if pa.types.is_null(column.type):
         return pa.repeat("null", len(column))
-    text = _text(column)
+    text = _text(column, form)
     if not text.null_count:
         return text
-    schema = schema_of(field) if field.metadata else None
+    schema = schema_of(field) if field.metadata and (form.defaults or not field.nullable) else None
     return pc.fill_null(
-        text, "null" if schema is None or schema.default is None else json_value(schema, schema.default)
+        text, "null" if schema is None or schema.default is None else json_value(schema, schema.default, form)
     )
 
 
-def _text(column: Any) -> Any:
+def _text(column: Any, form: JsonForm) -> Any:
     """Return each value as JSON; a null stays one."""
     kind = column.type
     if pa.types.is_struct(kind):
-        return _object(column)
+        return _object(column, form)
     if pa.types.is_map(kind):
-        return _map(column)
+        return _map(column, form)
     if is_list(kind):
-        return joined_items(column, _part(column.flatten(), kind.value_field), ",")
+        return joined_items(column, _part(column.flatten(), kind.value_field, form), ",")
+    if form.numeric and pa.types.is_decimal(kind):
+        return column.cast(pa.string())
     write = next((write for check, write in _WRITERS.items() if check(kind)), None)
     if write is None:
         raise WrongType(kind)
     return write(column)
 
 
-def _object(column: Any) -> Any:
+def _object(column: Any, form: JsonForm) -> Any:
     parts: list[Any] = []
     for field, values in zip(column.type, column.flatten(), strict=True):
         if not field.nullable and values.null_count > column.null_count and default_of(field) is None:
             raise Mismatch(f"does not fit: its field {field.name:.60} is null, and its schema is not optional")
-        parts += [f"{',' if parts else '{'}{jackson_text(field.name)}:", _part(values, field)]
+        parts += [f"{',' if parts else '{'}{jackson_text(field.name)}:", _part(values, field, form)]
     text = pc.binary_join_element_wise(*parts, "}", "") if parts else pa.repeat("{}", len(column))
     return pc.if_else(column.is_null(), pa.scalar(None, pa.string()), text)
 
 
-def _map(column: Any) -> Any:
-    """Return an object for a map whose keys are text, else a list of pairs."""
+def _map(column: Any, form: JsonForm) -> Any:
+    """Return an object for a map whose keys are text, else a list of pairs, or of entries."""
     kind = column.type
     pairs = column.cast(pa.list_(pa.struct([kind.key_field, kind.item_field])))
     keys, values = (
-        _part(part, field)
+        _part(part, field, form)
         for part, field in zip(pairs.flatten().flatten(), (kind.key_field, kind.item_field), strict=True)
     )
-    if schema_of(kind.key_field).type == "string":
+    keyed = schema_of(kind.key_field)
+    if form.entries and (keyed.type != "string" or keyed.optional):
+        return joined_items(pairs, pc.binary_join_element_wise('{"key":', keys, ',"value":', values, "}", ""), ",")
+    if keyed.type == "string":
         return joined_items(pairs, pc.binary_join_element_wise(keys, values, ":"), ",", "{}")
     return joined_items(
         pairs, pc.binary_join_element_wise("[", pc.binary_join_element_wise(keys, values, ","), "]", ""), ","

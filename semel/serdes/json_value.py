@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from functools import lru_cache
@@ -22,7 +23,7 @@ from semel.serdes.schemas.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema, 
 from semel.serdes.schemas.struct import Struct
 from semel.serdes.unfit import Mismatch, WrongType
 
-__all__ = ["json_text", "json_value", "milliseconds", "schema_text", "unscaled"]
+__all__ = ["PLAIN", "JsonForm", "json_text", "json_value", "milliseconds", "schema_text", "unscaled"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: As JsonConverter calls them.
@@ -33,38 +34,53 @@ def json_text(value: Any) -> str:
     """Return a value without a schema as JSON. Raise :class:`WrongType` for one that has no such form."""
     if value is None:
         return "null"
-    write = _PLAIN.get(type(value)) or next((one for kind, one in _PLAIN.items() if isinstance(value, kind)), None)
+    write = _LOOSE.get(type(value)) or next((one for kind, one in _LOOSE.items() if isinstance(value, kind)), None)
     if write is None:
         raise WrongType(type(value).__name__)
     return write(value)
 
 
-def json_value(schema: Schema, value: Any) -> str:
+@dataclass(frozen=True, slots=True)
+class JsonForm:
+    """How a value with a schema is written where there are several ways."""
+
+    #: Decimals are numbers, and not Base64.
+    numeric: bool = False
+    #: A default takes the place of a null.
+    defaults: bool = True
+    #: Entries of a map whose keys are no texts are objects, and not pairs.
+    entries: bool = False
+
+
+PLAIN = JsonForm()
+
+
+def json_value(schema: Schema, value: Any, form: JsonForm = PLAIN) -> str:
     """Return a checked value as JSON, by its schema. Raise :class:`Mismatch` for a null that may not be."""
     if value is None:
-        if schema.default is None:
+        if schema.default is None or (schema.optional and not form.defaults):
             if not schema.optional:
                 raise Mismatch("is null, and its schema is not optional")
             return "null"
         value = schema.default
-    return _BY_SCHEMA[schema.logical or schema.type](schema, value)
+    return _BY_SCHEMA[schema.logical or schema.type](schema, value, form)
 
 
 @lru_cache(1024)
-def schema_text(schema: Schema) -> str:
+def schema_text(schema: Schema, form: JsonForm = PLAIN) -> str:
     """Return a schema as JSON, in Kafka Connect's order."""
-    return "{" + ",".join(_members(schema)) + "}"
+    return "{" + ",".join(_members(schema, form)) + "}"
 
 
-def _members(schema: Schema) -> Iterable[str]:
+def _members(schema: Schema, form: JsonForm) -> Iterable[str]:
     yield f'"type":"{_NAMES.get(schema.type, schema.type)}"'
     if schema.type is Type.ARRAY and schema.values is not None:
-        yield f'"items":{schema_text(schema.values)}'
+        yield f'"items":{schema_text(schema.values, form)}'
     if schema.type is Type.MAP and schema.keys is not None and schema.values is not None:
-        yield f'"keys":{schema_text(schema.keys)}'
-        yield f'"values":{schema_text(schema.values)}'
+        yield f'"keys":{schema_text(schema.keys, form)}'
+        yield f'"values":{schema_text(schema.values, form)}'
     if schema.type is Type.STRUCT:
-        fields = (f'{schema_text(one.schema)[:-1]},"field":{jackson_text(one.name)}}}' for one in schema.fields)
+        fields = (f'{schema_text(one.schema, form)[:-1]},"field":{jackson_text(one.name)}}}' for one in schema.fields)
         yield f'"fields":[{",".join(fields)}]'
     yield f'"optional":{"true" if schema.optional else "false"}'
     for name in ("name", "version", "doc"):
@@ -74,7 +90,7 @@ def _members(schema: Schema) -> Iterable[str]:
     if schema.parameters is not None:
         yield f'"parameters":{jackson_text(dict(schema.parameters))}'
     if schema.default is not None:
-        yield f'"default":{json_value(schema, schema.default)}'
+        yield f'"default":{json_value(schema, schema.default, form)}'
 
 
 @lru_cache(4096)
@@ -94,7 +110,7 @@ def milliseconds(value: datetime | time) -> int:
 def unscaled(value: Decimal) -> bytes:
     """Return the digits of a decimal as a whole number in bytes, as short as Java has it."""
     sign, digits, _ = value.as_tuple()
-    number = int("".join(map(str, digits))) * (-1 if sign else 1)
+    number = int(Decimal((sign, digits, 0)))
     return number.to_bytes((number if number >= 0 else ~number).bit_length() // 8 + 1, signed=True)
 
 
@@ -133,7 +149,7 @@ def _days(value: date) -> str:
 
 
 #: A subclass stands before its base.
-_PLAIN: Mapping[type, Callable[[Any], str]] = {
+_LOOSE: Mapping[type, Callable[[Any], str]] = {
     str: jackson_text,
     bool: _boolean,
     int: lambda value: str(int(value)),
@@ -154,37 +170,48 @@ _PLAIN: Mapping[type, Callable[[Any], str]] = {
 }
 
 
-def _array_by(schema: Schema, value: Iterable[Any]) -> str:
+def _array_by(schema: Schema, value: Iterable[Any], form: JsonForm) -> str:
     assert schema.values is not None
     items = schema.values
-    return "[" + ",".join(json_value(items, one) for one in value) + "]"
+    return "[" + ",".join(json_value(items, one, form) for one in value) + "]"
 
 
-def _map_by(schema: Schema, value: Mapping[Any, Any]) -> str:
+def _map_by(schema: Schema, value: Mapping[Any, Any], form: JsonForm) -> str:
     assert schema.keys is not None
     assert schema.values is not None
     keys, values = schema.keys, schema.values
-    pairs = [(key, json_value(values, one)) for key, one in value.items()]
-    return _pairs(pairs, keys.type is Type.STRING, lambda key: json_value(keys, key))
+    pairs = [(key, json_value(values, one, form)) for key, one in value.items()]
+    if form.entries and (keys.type is not Type.STRING or keys.optional):
+        entries = (f'{{"key":{json_value(keys, key, form)},"value":{one}}}' for key, one in pairs)
+        return f"[{','.join(entries)}]"
+    return _pairs(pairs, keys.type is Type.STRING, lambda key: json_value(keys, key, form))
 
 
-def _struct_by(schema: Schema, value: Struct) -> str:
+def _struct_by(schema: Schema, value: Struct, form: JsonForm) -> str:
     cells = zip(schema.fields, value.cells, strict=True)
-    return "{" + ",".join([f"{_name(one.name)}:{json_value(one.schema, cell)}" for one, cell in cells]) + "}"
+    return "{" + ",".join([f"{_name(one.name)}:{json_value(one.schema, cell, form)}" for one, cell in cells]) + "}"
 
 
-_BY_SCHEMA: Mapping[str, Callable[[Schema, Any], str]] = {
-    **dict.fromkeys((Type.INT8, Type.INT16, Type.INT32, Type.INT64), lambda _, value: str(value)),
-    Type.FLOAT32: lambda _, value: _number(value, 32),
-    Type.FLOAT64: lambda _, value: _number(value),
-    Type.BOOLEAN: lambda _, value: _boolean(value),
-    Type.STRING: lambda _, value: jackson_text(value),
-    Type.BYTES: lambda _, value: _base64(value),
+def _decimal_by(_: Schema, value: Decimal, form: JsonForm) -> str:
+    return str(value) if form.numeric else _base64(unscaled(value))
+
+
+def _alone(write: Callable[[Any], str]) -> Callable[[Schema, Any, JsonForm], str]:
+    return lambda _schema, value, _form: write(value)
+
+
+_BY_SCHEMA: Mapping[str, Callable[[Schema, Any, JsonForm], str]] = {
+    **dict.fromkeys((Type.INT8, Type.INT16, Type.INT32, Type.INT64), _alone(str)),
+    Type.FLOAT32: _alone(lambda value: _number(value, 32)),
+    Type.FLOAT64: _alone(_number),
+    Type.BOOLEAN: _alone(_boolean),
+    Type.STRING: _alone(jackson_text),
+    Type.BYTES: _alone(_base64),
     Type.ARRAY: _array_by,
     Type.MAP: _map_by,
     Type.STRUCT: _struct_by,
-    DECIMAL: lambda _, value: _base64(unscaled(value)),
-    DATE: lambda _, value: _days(value),
-    TIME: lambda _, value: str(milliseconds(value)),
-    TIMESTAMP: lambda _, value: str(milliseconds(value)),
+    DECIMAL: _decimal_by,
+    DATE: _alone(_days),
+    TIME: _alone(lambda value: str(milliseconds(value))),
+    TIMESTAMP: _alone(lambda value: str(milliseconds(value))),
 }

@@ -7,10 +7,13 @@
 - ``topology``: nodes and sub-topologies; ``nodes``: what they do; ``dropped``: what they drop, counted.
 - ``worker``: a member of the group, its tasks and its transaction; ``state``: what a task keeps; ``topics``: those that
   belong to an application; ``metrics``: what a worker has done, for Prometheus.
+- ``avro``, ``json_schema``, ``protobuf``, ``own``: serdes with a registry, and of two functions.
 - ``lookup``: what a store holds, by its changelog; ``reset``: begin again from the input.
 - ``testing``: a driver without a broker.
 """
 
+from semel.serdes.registry_serde import avro, json_schema, protobuf
+from semel.serdes.serde import own
 from semel.streams import windows
 from semel.streams.app import App
 from semel.streams.dsl.suppressed import EmitStrategy, Suppressed
@@ -26,6 +29,10 @@ __all__ = [
     "PunctuationType",
     "Record",
     "Suppressed",
+    "avro",
+    "json_schema",
+    "own",
+    "protobuf",
     "stores",
     "windows",
 ]

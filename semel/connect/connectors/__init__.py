@@ -5,7 +5,8 @@
 ``files``       ``FilesSource``: lines, JSON or CSV of all files that a pattern matches
 ``sql``         ``SqlSource``: rows of a database; ``sql_tables`` has its statements and how far they may read,
                 ``sql_rows`` their values, ``sql_checks`` what is checked before
-``singer``      ``SingerSource``: records of a Singer tap; ``singer_tap`` is its process
+``singer``      ``SingerSource``: records of a Singer tap; ``singer_tap`` is its process,
+                ``singer_schema`` the schemas of its streams
 ``datagen``     ``DatagenSource``: numbered records
 ==============  ======================================================================================================
 """

@@ -23,6 +23,7 @@ from decimal import Decimal
 from typing import Any, ClassVar
 
 from semel.connect.api import Offset, Partition, Polled, Setting, SourceConnector, SourceRecord, SourceTask, TaskContext
+from semel.connect.connectors.singer_schema import StreamSchema, stream_schema
 from semel.connect.connectors.singer_tap import Tap
 from semel.errors import ConfigError, Retriable
 
@@ -30,7 +31,7 @@ __all__ = ["SingerSource", "SingerSourceTask"]
 
 #: How long a poll waits for a STATE.
 _POLL_S = 1.0
-_FORMATS = ("struct", "text")
+_FORMATS = ("struct", "schema", "text")
 
 
 def _json_text(setting: str, text: str) -> str:
@@ -56,7 +57,10 @@ class SingerSource(SourceConnector):
         "tap.catalog": Setting(str, default="", documentation="What it reads by --catalog, as JSON."),
         "topic.prefix": Setting(str, documentation="Before the name of each stream."),
         "format": Setting(
-            str, default="struct", one_of=_FORMATS, documentation="A record as a structure, or as its JSON text."
+            str,
+            default="struct",
+            one_of=_FORMATS,
+            documentation="A record without a schema, with the tap's, or as text.",
         ),
         "poll.interval.ms": Setting(int, default=60_000, at_least=0, documentation="Between two runs of the tap."),
         "batch.max.rows": Setting(
@@ -106,6 +110,7 @@ class SingerSourceTask(SourceTask):
         self._tap: Tap | None = None
         self._due = 0.0
         self._keys: dict[str, list[str]] = {}
+        self._schemas: dict[str, StreamSchema] = {}
         #: Records after the last STATE, and those before it, which are given next.
         self._open: list[SourceRecord] = []
         self._whole: list[SourceRecord] = []
@@ -127,7 +132,16 @@ class SingerSourceTask(SourceTask):
         given, self._whole = self._whole, []
         offset = {"state": self._state}
         return [
-            SourceRecord(one.topic, one.value, self._partition, offset, key=one.key, timestamp=one.timestamp)
+            SourceRecord(
+                one.topic,
+                one.value,
+                self._partition,
+                offset,
+                key=one.key,
+                timestamp=one.timestamp,
+                key_schema=one.key_schema,
+                value_schema=one.value_schema,
+            )
             for one in given
         ]
 
@@ -148,7 +162,7 @@ class SingerSourceTask(SourceTask):
                 self._whole += self._open
                 self._open = []
             elif kind == "SCHEMA":
-                self._keys[message["stream"]] = list(message.get("key_properties") or ())
+                self._describe(message)
             elif kind not in _PASSED_OVER:  # a BATCH, for example: its records are in files
                 raise _unknown_kind(self._config["tap"], str(kind))
         except (ValueError, KeyError, TypeError) as error:
@@ -164,13 +178,35 @@ class SingerSourceTask(SourceTask):
                 tag="TAP_NO_STATE",
             )
 
+    def _describe(self, message: Mapping[str, Any]) -> None:
+        """Take a SCHEMA. It is that of the records after it."""
+        stream, keys = message["stream"], list(message.get("key_properties") or ())
+        self._keys[stream] = keys
+        if self._config["format"].lower() == "schema":
+            self._schemas[stream] = stream_schema(stream, message["schema"], keys)
+
     def _record(self, message: Mapping[str, Any]) -> SourceRecord:
         record, stream = message["record"], message["stream"]
+        topic = f"{self._config['topic.prefix']}{stream}"
+        if self._config["format"].lower() == "schema":
+            return self._by_schema(topic, record, self._schemas[stream])
         names = self._keys.get(stream)
         key: Any = {name: record.get(name) for name in names} if names else None
         if self._config["format"].lower() == "text":
             record, key = _text(record), None if key is None else _text(key)
-        return SourceRecord(f"{self._config['topic.prefix']}{stream}", record, self._partition, None, key=key)
+        return SourceRecord(topic, record, self._partition, None, key=key)
+
+    def _by_schema(self, topic: str, record: Mapping[str, Any], schemas: StreamSchema) -> SourceRecord:
+        shaped = schemas.shape(record)
+        return SourceRecord(
+            topic,
+            shaped,
+            self._partition,
+            None,
+            key=schemas.key_of(shaped),
+            key_schema=schemas.key,
+            value_schema=schemas.value,
+        )
 
     def _end(self, tap: Tap) -> None:
         """See how the tap ended, and when it starts again."""

@@ -49,7 +49,7 @@ def _letter(
         "__connect.errors.exception.class.name": f"{type(error).__name__}.{error.tag}",
         "__connect.errors.exception.message": error.message,
     }
-    headers = [{"key": name, "value": value.encode(errors="replace")} for name, value in context.items()]
+    headers = [{"key": name, "value": _shown(value)} for name, value in context.items()]
     made = _table(key, value, headers if config.dead_letter_headers else [])
     return made if refusal(made) is None else _table(None, None, headers)
 
@@ -70,4 +70,8 @@ def _first(table: pa.Table, name: str) -> Any:
 def _shown(value: Any) -> bytes | None:
     if value is None or isinstance(value, bytes):
         return value
-    return str(value).encode(errors="replace")
+    try:
+        text = str(value)
+    except (ValueError, RecursionError):  # a whole number of thousands of digits, or lists in lists
+        text = f"a {type(value).__name__} that is too large or too deep to be shown"
+    return text.encode(errors="replace")

@@ -41,6 +41,19 @@ def write_record(record: SourceRecord, config: ConnectorConfig) -> Written | Non
 
     Raises :class:`ConfigError` for one that cannot be transformed or converted.
     """
+    try:
+        return _written(record, config)
+    except RecursionError:
+        why = "it is nested too deeply, or contains itself"
+    except (ValueError, OverflowError) as error:  # as of a whole number of thousands of digits
+        why = f"{error!s:.200}"
+    raise ConfigError(
+        f"a record cannot be written: {why}. Nothing of this poll is visible. Have the connector give smaller values.",
+        tag="WRONG_TYPE",
+    )
+
+
+def _written(record: SourceRecord, config: ConnectorConfig) -> Written | None:
     made: Record | None = Record(
         record.topic,
         _data(record.key, record.key_schema, "key"),
@@ -53,8 +66,8 @@ def write_record(record: SourceRecord, config: ConnectorConfig) -> Written | Non
         made = config.chain.change(made)
     if made is None:
         return None
-    key = config.key.value(made.key.schema, made.key.value, "key")
-    value = config.value.value(made.value.schema, made.value.value, "value")
+    key = config.key.value(made.key.schema, made.key.value, "key", made.topic)
+    value = config.value.value(made.value.schema, made.value.value, "value", made.topic)
     return Written(made.topic, key, value, made.partition, made.timestamp, made.headers)
 
 

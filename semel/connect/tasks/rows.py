@@ -20,6 +20,7 @@ from semel.connect.tasks.records import Written, tables_of, write_record
 from semel.errors import ConfigError
 from semel.records.arrays import array
 from semel.serdes.connect_offsets import canonical
+from semel.serdes.registry.errors import RegistryUnusable
 
 __all__ = ["Rows", "rows_of"]
 
@@ -102,7 +103,10 @@ def _written(record: SourceRecord, config: ConnectorConfig, task: int) -> Writte
 
 def _located(error: ConfigError, source: SourceBatch | SourceRecord, config: ConnectorConfig, task: int) -> ConfigError:
     """Return the error with its task, and the source partition and offset of what failed."""
-    where = f"source partition {source.partition!r:.200}, offset {source.offset!r:.200}"
+    try:
+        where = f"source partition {source.partition!r:.200}, offset {source.offset!r:.200}"
+    except (ValueError, RecursionError):
+        where = "a source partition or offset that is too large to be shown"
     return ConfigError(f"task {config.name}-{task}, {where}: {error.message}", tag=error.tag)
 
 
@@ -132,7 +136,7 @@ def _made(topic: str, table: pa.Table, config: ConnectorConfig) -> list[tuple[st
     if config.chain.divides:
         table = table.append_column(_ROW, array(np.arange(table.num_rows), pa.int64()))
     for there, rows in config.chain.apply(topic, _readable(table)):
-        made.setdefault(there, []).append(_bytes(rows, config))
+        made.setdefault(there, []).append(_bytes(rows, config, there))
     return [(there, _in_order(some)) for there, some in made.items()]
 
 
@@ -174,6 +178,8 @@ class _Tolerant:
         try:
             made = _made(topic, part, self.config)
             refused = self._refused(made)
+        except RegistryUnusable:
+            raise
         except ConfigError as error:
             refused = error
         if refused is None:
@@ -191,6 +197,8 @@ class _Tolerant:
             try:
                 _check_topic(topic, self.config, self.task)
                 written = write_record(record, self.config)
+            except RegistryUnusable:
+                raise
             except ConfigError as error:
                 self.letters.append((topic, [record], error))
             else:
@@ -251,11 +259,10 @@ def _offsets(config: ConnectorConfig, parts: Sequence[Any]) -> dict[str, tuple[P
         ) from None
 
 
-def _bytes(table: pa.Table, config: ConnectorConfig) -> pa.Table:
+def _bytes(table: pa.Table, config: ConnectorConfig, topic: str) -> pa.Table:
     for name, convert in (("key", config.key), ("value", config.value)):
         if name in table.schema.names:
             field = table.schema.field(name)
-            table = table.set_column(
-                table.schema.get_field_index(name), name, convert.column(table.column(name), field)
-            )
+            made = convert.column(table.column(name), field, topic)
+            table = table.set_column(table.schema.get_field_index(name), name, made)
     return table

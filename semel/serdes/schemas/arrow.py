@@ -21,7 +21,7 @@ from semel.serdes.schemas.schema import DATE, DECIMAL, TIME, TIMESTAMP, Field, S
 from semel.serdes.schemas.struct import Struct, checked
 from semel.serdes.unfit import MixedTypes, WrongType
 
-__all__ = ["arrow_field", "default_of", "filled", "replaced", "schema_of"]
+__all__ = ["arrow_field", "default_of", "filled", "replaced", "schema_of", "values_of"]
 
 _DEFAULT = b"connect.default"
 _PLAIN: dict[Any, Type] = {
@@ -143,6 +143,27 @@ def default_of(field: pa.Field) -> Any:
         return None
     schema = schema_of(field)
     return pa.scalar(_plain(checked(schema, schema.default)), field.type)
+
+
+def values_of(column: Any, schema: Schema) -> list[Any]:
+    """Return the values of a column as their schema has them.
+
+    Raises :class:`~semel.serdes.unfit.Mismatch` for those that do not fit it.
+    """
+    return [None if one is None else checked(schema, _python(schema, one)) for one in column.to_pylist()]
+
+
+def _python(schema: Schema, value: Any) -> Any:
+    """Return a value of Arrow with dictionaries for its maps."""
+    if value is None:
+        return None
+    if schema.type is Type.STRUCT:
+        return {one.name: _python(one.schema, value[one.name]) for one in schema.fields}
+    if schema.type is Type.ARRAY and schema.values is not None:
+        return [_python(schema.values, one) for one in value]
+    if schema.type is Type.MAP and schema.keys is not None and schema.values is not None:
+        return {_python(schema.keys, key): _python(schema.values, one) for key, one in value}
+    return value
 
 
 def filled(values: Any, field: pa.Field) -> Any:

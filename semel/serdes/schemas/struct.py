@@ -127,8 +127,14 @@ def _whole(schema: Schema, value: Any) -> int:
         raise _wrong(schema, value)
     limit = 1 << (_BITS[schema.type] - 1)
     if not -limit <= value < limit:
-        raise Mismatch(f"is {value!s:.40}, which does not fit into {schema.type}")
+        raise Mismatch(f"is {_shown(value)}, which does not fit into {schema.type}")
     return int(value)
+
+
+def _shown(value: Any) -> str:
+    """Return a number for a message. Python does not write whole numbers of thousands of digits."""
+    large = isinstance(value, int) and value.bit_length() > 128
+    return f"a whole number of {value.bit_length()} bits" if large else f"{value!s:.40}"
 
 
 def _floating(schema: Schema, value: Any) -> float:
@@ -139,9 +145,9 @@ def _floating(schema: Schema, value: Any) -> float:
         if schema.type is Type.FLOAT32:
             number = float(_FLOAT.unpack(_FLOAT.pack(number))[0])
     except OverflowError:
-        raise Mismatch(f"is {value!s:.40}, which does not fit into {schema.type}") from None
+        raise Mismatch(f"is {_shown(value)}, which does not fit into {schema.type}") from None
     if isinstance(value, int) and number != value:
-        raise Mismatch(f"is {value!s:.40}, which {schema.type} does not hold exactly")
+        raise Mismatch(f"is {_shown(value)}, which {schema.type} does not hold exactly")
     return number
 
 

@@ -22,6 +22,7 @@ from semel.connect.settings.worker_config import WorkerConfig
 from semel.errors import ConfigError, Retriable
 from semel.processes.supervisor import State
 from semel.sandbox import Sandbox
+from semel.serdes.schemas.struct import checked
 from semel.testing.connector import check_connector
 from semel.testing.records import arrived, read
 from tests.connect.support.place import Place
@@ -62,9 +63,9 @@ class Tap:
             **STRING,
         }
 
-    def task(self, state: Mapping[str, str] | None = None, **more: Any) -> SingerSourceTask:
+    def task(self, state: Mapping[str, str] | None = None, form: str = "struct", **more: Any) -> SingerSourceTask:
         """One in this process."""
-        given = {"tap": str(self.program), "tap.config": self.config(**more), "topic.prefix": "t-"}
+        given = {"tap": str(self.program), "tap.config": self.config(**more), "topic.prefix": "t-", "format": form}
         settings = {name: getattr(one, "default", None) for name, one in SingerSource.config.items()}
         made = SingerSourceTask()
         made.start({**settings, **given}, TaskContext(lambda _: state))
@@ -138,6 +139,19 @@ def test_records_and_keys_are_structures_unless_text_is_asked_for(tap: Tap) -> N
         ("t-lines", {"id": number}, f"line {number}") for number in range(40, LINES)
     ]
     assert {one.offset["state"] for one in polled} == {'{"bookmarks":{"lines":{"count":47}}}'}
+
+
+def test_records_with_the_schema_that_the_tap_says(tap: Tap) -> None:
+    task = tap.task({"state": '{"bookmarks":{"lines":{"count":46}}}'}, form="schema")
+    try:
+        (record,) = _polled(task)
+    finally:
+        task.stop()
+    assert record.value_schema is not None
+    assert record.key_schema is not None
+    assert (record.value_schema.name, record.key) == ("lines", {"id": 46})
+    assert {one.name: str(one.schema.type) for one in record.key_schema.fields} == {"id": "int64"}
+    assert checked(record.value_schema, record.value)["text"] == "line 46"
 
 
 def test_how_a_tap_may_end(tap: Tap) -> None:

@@ -20,6 +20,7 @@ from semel.testing.crash import SPARK, Action, CrashPlan, CrashPoint
 from semel.testing.program import Program
 from semel.testing.spark.spark_cluster import SparkCluster
 from tests.connect.support.lines import Appending, Lines
+from tests.support.registry import Registry
 from tests.support.waiting import wait_for
 
 CONNECTORS, LINES = 5, 4_500
@@ -55,9 +56,9 @@ def test_every_step_is_struck() -> None:
         pytest.param("poll", True, marks=pytest.mark.exhaustive),
     ],
 )
-def test_drivers_and_processes(kafka: Sandbox, tmp_path: Path, boundary: str, own: bool) -> None:
+def test_drivers_and_processes(kafka: Sandbox, registry: Registry, tmp_path: Path, boundary: str, own: bool) -> None:
     """Connectors and states are in topics, so that a worker takes over from the one that was killed. With offsets of
-    their ``own``, what is checked are the copies.
+    their ``own``, what is checked are the copies. One connector writes Avro.
     """
     lines = Lines.prepare(
         kafka.bootstrap_servers,
@@ -73,7 +74,7 @@ def test_drivers_and_processes(kafka: Sandbox, tmp_path: Path, boundary: str, ow
         listeners="",
         config_storage_topic=f"kills-{boundary}-{own}-config",
         status_storage_topic=f"kills-{boundary}-{own}-status",
-    )
+    ).with_avro(registry.url)
     with Appending(lines) as appending:
         plan = CrashPlan(tmp_path / "plan", *AT_START)
         with LOCAL.driver(lines.argv, plan) as driver:

@@ -112,7 +112,14 @@ public class Answers {
         String[] parts = name.split(" ");
         Converter made = (Converter) Class.forName(parts[0]).getDeclaredConstructor().newInstance();
         Map<String, Object> options = new HashMap<>();
-        options.put("schemas.enable", parts.length == 1);
+        String how = parts.length == 1 ? "" : parts[1];
+        options.put("schemas.enable", !how.equals("schemaless"));
+        if (how.equals("numeric")) {
+            options.put("decimal.format", "NUMERIC");
+        }
+        if (how.equals("nulls")) {
+            options.put("replace.null.with.default", false);
+        }
         options.put("converter.type", "value");
         made.configure(options, false);
         try {

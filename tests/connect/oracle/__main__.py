@@ -22,6 +22,8 @@ CONVERTERS = [
     _JSON,
     f"{_JSON} schemaless",
     *(f"{_KAFKA}converters.{kind}Converter" for kind in _NUMBERS),
+    f"{_JSON} numeric",
+    f"{_JSON} nulls",
 ]
 #: The type of a value, and values of it.
 VALUES: dict[str, list[Any]] = {

@@ -6,8 +6,15 @@ import base64
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["CHAINS", "PARTITION", "TIMESTAMP", "corpus"]
+__all__ = ["CHAINS", "HOW", "PARTITION", "TIMESTAMP", "corpus"]
 
+#: Options, by the word after a converter's name.
+HOW: dict[str, dict[str, str]] = {
+    "": {},
+    "schemaless": {"schemas.enable": "false"},
+    "numeric": {"decimal.format": "NUMERIC"},
+    "nulls": {"replace.null.with.default": "false"},
+}
 _DATA = "org.apache.kafka.connect.data."
 PARTITION, TIMESTAMP = 3, 86_400_123
 _Json = dict[str, Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,10 @@ from confluent_kafka import Consumer, TopicPartition
 from semel.records.partitioner import murmur2
 from semel.testing.records import arrived, read
 from tests.support import topics
+from tests.support.registry import read_avro
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
+AVRO = "io.confluent.connect.avro.AvroConverter"
 SEMEL = [sys.executable, "-c", "from semel.cli import main; main()"]
 _numbers = count(1)
 
@@ -30,6 +32,8 @@ class Lines:
     worker: Path
     names: Sequence[str]
     offsets: str
+    #: A registry, with which the first connector writes Avro.
+    registry: str = ""
 
     @classmethod
     def prepare(
@@ -73,6 +77,12 @@ class Lines:
             _write(made.properties(name), connector)
         return made
 
+    def with_avro(self, registry: str) -> Lines:
+        """Let the first connector write Avro."""
+        with self.properties(self.names[0]).open("a") as file:
+            file.write(f"value.converter={AVRO}\nvalue.converter.schema.registry.url={registry}\n")
+        return replace(self, registry=registry)
+
     def file(self, name: str) -> Path:
         return self.directory / f"{name}.txt"
 
@@ -92,6 +102,8 @@ class Lines:
 
     def written(self, name: str) -> list[str]:
         """Return what a read_committed reader sees, in order, once nothing is open there."""
+        if self.registry and name == self.names[0]:
+            return read_avro(self.servers, name, self.registry)
         rows = read(self.servers, [name], {"value": "value"}).sort_by("offset")
         return [str(value) for value in rows["value"].to_pylist()]
 

@@ -23,7 +23,7 @@ from semel.errors import ConfigError
 from semel.serdes.schemas.arrow import _plain, arrow_field
 from semel.serdes.schemas.json_form import parse_schema, parse_value
 from semel.serdes.schemas.struct import checked
-from tests.connect.oracle.corpus import CHAINS, PARTITION, TIMESTAMP
+from tests.connect.oracle.corpus import CHAINS, HOW, PARTITION, TIMESTAMP
 from tests.connect.unit.test_config import LINES, WORKER
 from tests.connect.unit.test_kafka_answers import MORE
 
@@ -42,9 +42,9 @@ def record_of(asked: dict[str, Any]) -> SourceRecord:
 
 
 def config(converter: str, chain: str | None = None) -> ConnectorConfig:
-    kind, _, schemaless = converter.partition(" ")
+    kind, _, how = converter.partition(" ")
     options = {f"{part}.converter": kind for part in ("key", "value")}
-    options |= {f"{part}.converter.schemas.enable": "false" if schemaless else "true" for part in ("key", "value")}
+    options |= {f"{part}.converter.{name}": one for part in ("key", "value") for name, one in HOW[how].items()}
     steps = [] if chain is None else CHAINS[chain]
     options["transforms"] = ",".join(str(number) for number in range(len(steps)))
     for number, step in enumerate(steps):

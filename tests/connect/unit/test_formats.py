@@ -88,16 +88,16 @@ def test_bytes_of_a_line_are_kept() -> None:
 def test_text_and_bytes() -> None:
     text, raw = pa.array(["a", None, "é"]), pa.array([b"a", b"\xff"])
     key, value = pa.field("key", pa.string()), pa.field("value", pa.string())
-    assert STRING.column(text, value).to_pylist() == [b"a", None, "é".encode()]
-    assert BYTES.column(raw, value).to_pylist() == [b"a", b"\xff"]
-    assert BYTES.column(text, value).to_pylist() == [b"a", None, "é".encode()]
-    assert STRING.column(pa.nulls(2), key).type == pa.binary()
+    assert STRING.column(text, value, "t").to_pylist() == [b"a", None, "é".encode()]
+    assert BYTES.column(raw, value, "t").to_pylist() == [b"a", b"\xff"]
+    assert BYTES.column(text, value, "t").to_pylist() == [b"a", None, "é".encode()]
+    assert STRING.column(pa.nulls(2), key, "t").type == pa.binary()
     with pytest.raises(ConfigError, match="not text in UTF-8"):
-        STRING.column(raw, value)
+        STRING.column(raw, value, "t")
     with pytest.raises(ConfigError, match="a value is binary, and StringConverter writes text"):
-        STRING.column(pa.array([{"raw": b"a"}]), value)
+        STRING.column(pa.array([{"raw": b"a"}]), value, "t")
     with pytest.raises(ConfigError, match="a key is int64, and ByteArrayConverter writes bytes"):
-        BYTES.column(pa.array([1]), key)
+        BYTES.column(pa.array([1]), key, "t")
 
 
 def record(value: Any, offset: int, topic: str = "t", **more: Any) -> SourceRecord:

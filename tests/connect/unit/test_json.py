@@ -29,7 +29,7 @@ _ROW = st.fixed_dictionaries(
 
 
 def converted(column: Any, options: dict[str, str]) -> list[Any]:
-    made = json_converter(options, "value.converter").column(column, pa.field("value", column.type)).to_pylist()
+    made = json_converter(options, "value.converter").column(column, pa.field("value", column.type), "t").to_pylist()
     return [None if text is None else json.loads(text) for text in made]
 
 

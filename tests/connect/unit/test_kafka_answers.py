@@ -19,6 +19,7 @@ from semel.connect.settings.worker_config import WorkerConfig
 from semel.connect.transforms import read_chain
 from semel.errors import ConfigError
 from semel.settings.providers import Providers
+from tests.connect.oracle.corpus import HOW
 from tests.connect.unit.test_config import LINES, WORKER
 
 ASKED = json.loads((Path(__file__).parents[2] / "connect/oracle/answers.json").read_text())
@@ -86,20 +87,20 @@ def _named(asked: dict[str, Any]) -> str:
 @pytest.mark.parametrize("asked", ASKED["values"], ids=_named)
 @pytest.mark.parametrize("name", ASKED["converters"], ids=lambda name: name.rpartition(".")[2])
 def test_converters(name: str, asked: dict[str, Any]) -> None:
-    kind, _, schemaless = name.partition(" ")
+    kind, _, how = name.partition(" ")
     answer, schema = asked["answers"][name], asked["given"]["schema"]["type"]
-    convert = converter(kind, "value.converter", {"schemas.enable": "false" if schemaless else "true"})
+    convert = converter(kind, "value.converter", HOW[how])
     table = _table(asked["given"])
     refused, taken = (answer or "").startswith("refused"), schema in MORE.get(kind.rpartition(".")[2], ())
     if asked["given"]["payload"] is None:  # with JsonConverter too a null is a tombstone
         answer = None
     elif refused and not taken:
         with pytest.raises(ConfigError):
-            convert.column(table.column(0), table.schema.field(0))
+            convert.column(table.column(0), table.schema.field(0), "t")
         return
     elif refused or (taken and schema == "bytes"):
         return
-    (made,) = convert.column(table.column(0), table.schema.field(0)).to_pylist()
+    (made,) = convert.column(table.column(0), table.schema.field(0), "t").to_pylist()
     assert made == (None if answer is None else base64.b64decode(answer))
 
 
@@ -119,7 +120,7 @@ def test_transforms(asked: dict[str, Any]) -> None:
     convert = json_converter({}, "value.converter")
     made: dict[str, Any] = {"topic": topic, "key": None}
     for name in table.schema.names:
-        (made[name],) = convert.column(table.column(name), table.schema.field(name)).to_pylist()
+        (made[name],) = convert.column(table.column(name), table.schema.field(name), made["topic"]).to_pylist()
     assert made == {
         name: text and (text if name == "topic" else text.encode()) for name, text in asked["answer"].items()
     }

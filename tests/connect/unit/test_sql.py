@@ -62,7 +62,7 @@ def test_whole_and_fractional_numbers_of_one_column(values: list[Any], written: 
     found = Found(["n"], [pa.int64()], [(value,) for value in values])
     table = table_of(found, "table t", str)
     convert = json_converter({"schemas.enable": "false"}, "value.converter")
-    made = convert.column(table["value"], table.schema.field("value"))
+    made = convert.column(table["value"], table.schema.field("value"), "t")
     assert made.to_pylist() == [b'{"n":' + one + b"}" for one in written]
 
 
@@ -116,7 +116,7 @@ def test_values_that_a_column_of_sqlite_was_not_declared_for_stay_what_they_are(
     _sold(tmp_path / "shop.db", "picture BLOB, name TEXT", "(picture, name) VALUES ('text', X'00ff')")
     batch = _polled(config_of(tmp_path / "shop.db"))
     convert = json_converter({"schemas.enable": "false"}, "value.converter")
-    assert convert.column(batch.table["value"], batch.table.schema.field("value")).to_pylist() == [
+    assert convert.column(batch.table["value"], batch.table.schema.field("value"), "t").to_pylist() == [
         b'{"id":1,"picture":"text","name":"AP8="}'
     ]
 

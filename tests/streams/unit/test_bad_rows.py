@@ -301,7 +301,7 @@ def user_of(record: Record) -> object:
         (lambda app: app.table("a").join(app.table("b"), max, value="json"), Unsupported, "two tables"),
         (lambda app: app.table("a").left_join(app.table("b")), Unsupported, "two tables"),
         (lambda app: app.table("a").outer_join(app.table("b")), Unsupported, "two tables"),
-        (lambda app: app.stream("a", value="avro"), Unsupported, "avro"),
+        (lambda app: app.stream("a", value="avro"), ConfigError, "semel.streams.avro"),
         (lambda app: app.stream("a", value="xml"), ConfigError, "is no serialisation"),
         (lambda app: app.stream(""), ConfigError, "is no topic"),
         (lambda app: (app.stream("a"), app.table("a")), ConfigError, "is read twice"),

@@ -1,0 +1,7 @@
+"""JSON with a schema in a registry, as Confluent's ``JsonSchemaConverter`` writes Kafka Connect's data.
+
+==========  ===========================================================================================================
+``schema``  the JSON Schema for one of Kafka Connect
+``writer``  a schema and its writers, for a converter or a serde
+==========  ===========================================================================================================
+"""
