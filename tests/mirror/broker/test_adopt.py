@@ -178,7 +178,8 @@ def test_a_topic_that_was_not_copied_begins_by_itself(
     assert records(b, f"{sixty.target}-more") == records(a, other)
 
 
-def test_lost_progress_is_found_again(a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("trace", ["group mirror", "segments", "target's records"])
+def test_lost_progress_is_found_again(a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path, trace: str) -> None:
     """From ``b`` to ``a``, which keeps the progress of these tests alone."""
     topic = topics.create(b.bootstrap_servers, unique("lost"), 2)
     file = mm2(tmp_path, b, a, topic)
@@ -187,11 +188,17 @@ def test_lost_progress_is_found_again(a: Sandbox, b: Sandbox, spark: SparkSessio
     produce(b, topic, rows(50, 60))
     copy_once(spark, file)
     delete(a, "semel-progress")
+    if trace != "group mirror":
+        group = f"mirror.{alias_of(file)}.B"
+        admin = AdminClient({"bootstrap.servers": a.bootstrap_servers})
+        admin.delete_consumer_groups([group])[group].result(30)
+    if trace == "target's records":
+        delete(a, "semel-mirror-segments")
     produce(b, topic, rows(60, 80))
     with pytest.raises(DataLoss) as lost:
         copy_once(spark, file)
     assert lost.value.tag == "PROGRESS_LOST"
-    assert f"group mirror.{alias_of(file)}.B" in adopt(file, "target")
+    assert trace in adopt(file, "target")
     copy_once(spark, file)
     assert records(a, f"{alias_of(file)}.{topic}") == records(b, topic)
 
