@@ -82,8 +82,8 @@ def _commit(source: Client, target: Client, config: FlowConfig, producer: Produc
     known = {SEGMENTS: segments.ensure(config.replication_factor)}
     with producer.transaction() as txn:
         (ticket,) = txn.tickets([[segments.partition]], known)
-        runs = {one.partition: one.runs for one in plan.begun if len(one.runs.count)}
-        txn.accept([segments.write(ticket, positions, runs)])
+        runs = {one.partition: one.runs for one in plan.begun}
+        txn.accept([segments.write(ticket, positions, runs, adopted=True)])
         reached(AdoptionStep.SEGMENTS_WRITTEN, id)
         txn.send_offsets({one.target: positions.at[one.partition].offset for one in plan.begun}, id)
         txn.commit(positions.progress())

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from semel.errors import Retriable
-from semel.mirror.offsets.segments import Runs, Segments, read_form, write_forms
+from semel.mirror.offsets.segments import Form, Runs, Segments, read_form, write_forms
 from semel.mirror.positions import Positions
 from semel.read.internal_topic import InternalTopic
 from semel.read.ranges import Range, id_text
@@ -64,10 +64,15 @@ class SegmentTopic:
         _TOPIC.check_partitions(found, least=_PARTITIONS)
         return TicketTopic(found.id, len(found.partitions), _MAX_BYTES)
 
-    def write(self, ticket: Ticket, positions: Positions, found: Mapping[TopicPartition, Runs]) -> Receipt:
-        """Write the runs of a round whose ``positions`` these are, by the round's ticket for :attr:`partition`."""
+    def write(
+        self, ticket: Ticket, positions: Positions, found: Mapping[TopicPartition, Runs], *, adopted: bool = False
+    ) -> Receipt:
+        """Write the runs of a round whose ``positions`` these are, by the round's ticket for :attr:`partition`.
+
+        With ``adopted`` it is the adoption of all these partitions.
+        """
         with Participant(self._client, ticket) as participant:
-            texts = write_forms(positions, found)
+            texts = write_forms(positions, found, adopted=adopted)
             if texts:
                 rows = pa.table(
                     {
@@ -105,20 +110,18 @@ class SegmentTopic:
         start = max(0 if again else self._read_to, self._listed(EARLIEST))
         wanted = [Range(SEGMENTS, id_text(known.id), self.partition[1], start, end)] if end > start else []
         # what retention takes away meanwhile was about to go
-        found: list[dict[TopicPartition, Runs]] = []
+        found: list[Form] = []
         with Reader(self._client, wanted, fail_on_data_loss=False) as reader:
             for rows in reader:
                 found += self._forms(rows.column("key").to_pylist(), rows.column("value").to_pylist(), positions)
         if again:
             self._segments, self._began = Segments(), time.monotonic()
         for one in found:  # only now: a read that fails is repeated, and a run that is there twice makes offsets wrong
-            self._segments.add(one)
+            self._segments.add(one.runs, one.adopted)
         self._read_to = max(end, self._read_to)
         return self._segments
 
-    def _forms(
-        self, keys: Sequence[bytes | None], values: Sequence[bytes], positions: Positions
-    ) -> Iterator[dict[TopicPartition, Runs]]:
+    def _forms(self, keys: Sequence[bytes | None], values: Sequence[bytes], positions: Positions) -> Iterator[Form]:
         mine = self._flow.encode()
         for key, value in zip(keys, values, strict=True):
             if key == mine:

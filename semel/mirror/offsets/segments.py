@@ -6,7 +6,7 @@ removed. So the next record that a reader at a source offset sees is found exact
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ from semel.records.varint import Ints
 from semel.strict_json import is_version, of_kind, read_object, write_object
 from semel.wire.metadata import TopicPartition
 
-__all__ = ["Runs", "Segments", "Translated", "read_form", "write_forms"]
+__all__ = ["Form", "Runs", "Segments", "Translated", "read_form", "write_forms"]
 
 VERSION = 1
 #: So many rounds of a partition are joined in one: 24 bytes a run, and not hundreds a round.
@@ -132,10 +132,19 @@ class Segments:
 
     runs: dict[TopicPartition, list[Runs]] = field(default_factory=dict)
 
-    def add(self, found: Mapping[TopicPartition, Runs]) -> None:
+    def add(self, found: Mapping[TopicPartition, Runs], adopted: Collection[TopicPartition] = ()) -> None:
         """Add the runs of a later round. Where a flow was adopted at an earlier offset, they replace those from there
         on.
+
+        Of partitions that were ``adopted`` with them, another program may have copied records in between: earlier runs
+        are dropped unless they reach these. Else those records would be taken for missing ones, and skipped.
         """
+        for partition in adopted:
+            runs = found[partition]
+            before = self.of(partition)
+            known = len(before.count) and len(runs.count) and before.source[-1] + before.count[-1] >= runs.source[0]
+            if not known:
+                self.runs[partition] = []
         for partition, runs in found.items():
             parts = self.runs.setdefault(partition, [])
             if parts and len(runs.count) and parts[-1].reaches(runs):
@@ -197,12 +206,22 @@ def _translated(runs: Runs, there: TopicPartition, offset: int, end: int, earlie
 # ---- the form in which a round's runs are kept
 
 
-def write_forms(positions: Positions, found: Mapping[TopicPartition, Runs]) -> list[bytes]:
-    """Return the records of a round with these ``positions``: as few as their size allows."""
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The runs of one record, and the partitions that were adopted with it."""
+
+    runs: Mapping[TopicPartition, Runs]
+    adopted: frozenset[TopicPartition] = frozenset()
+
+
+def write_forms(positions: Positions, found: Mapping[TopicPartition, Runs], *, adopted: bool = False) -> list[bytes]:
+    """Return the records of a round with these ``positions``: as few as their size allows. With ``adopted`` it is the
+    adoption of all these partitions.
+    """
     texts: list[bytes] = []
     topics: dict[str, dict[str, Any]] = {}
     size = 0
-    for partition, part in _portions(found):
+    for partition, part, is_first in _portions(found, empty=adopted):
         if size + len(part.count) > _RUNS_PER_RECORD:
             texts.append(write_object({"v": VERSION, "round": positions.round, "topics": topics}))
             topics, size = {}, 0
@@ -211,20 +230,23 @@ def write_forms(positions: Positions, found: Mapping[TopicPartition, Runs]) -> l
             name, {"id": positions.ids[name], "target": list(positions.targets[name]), "runs": {}}
         )
         entry["runs"][str(index)] = part.packed()
+        if adopted and is_first:
+            entry.setdefault("adopted", []).append(index)
         size += len(part.count)
     if topics:
         texts.append(write_object({"v": VERSION, "round": positions.round, "topics": topics}))
     return texts
 
 
-def _portions(found: Mapping[TopicPartition, Runs]) -> Iterable[tuple[TopicPartition, Runs]]:
+def _portions(found: Mapping[TopicPartition, Runs], *, empty: bool) -> Iterable[tuple[TopicPartition, Runs, bool]]:
+    """Yield the runs of each partition in portions, and whether each is the first one."""
     for partition, runs in sorted(found.items(), key=lambda row: row[0]):
-        for first in range(0, len(runs.count), _RUNS_PER_RECORD):
-            yield partition, runs.sliced(first, first + _RUNS_PER_RECORD)
+        for first in range(0, max(len(runs.count), int(empty)), _RUNS_PER_RECORD):
+            yield partition, runs.sliced(first, first + _RUNS_PER_RECORD), not first
 
 
-def read_form(text: bytes, positions: Positions, where: str) -> dict[TopicPartition, Runs]:
-    """Return the runs of one record, for topics that are unchanged on both sides.
+def read_form(text: bytes, positions: Positions, where: str) -> Form:
+    """Return the content of one record, for topics that are unchanged on both sides.
 
     Raises :class:`DataLoss` for what is damaged; ``where`` is for the message.
     """
@@ -232,12 +254,22 @@ def read_form(text: bytes, positions: Positions, where: str) -> dict[TopicPartit
         value = read_object(text)
         if not is_version(value["v"], VERSION):
             raise ValueError(f"its form is version {value['v']!r:.100}, and this semel knows {VERSION}")
-        return {
-            (topic, int(index)): Runs.unpacked(of_kind(list, numbers))
+        same = {
+            topic: entry
             for topic, entry in of_kind(dict, value["topics"]).items()
             if entry["id"] == positions.ids.get(topic) and tuple(entry["target"]) == positions.targets.get(topic)
+        }
+        runs = {
+            (topic, int(index)): Runs.unpacked(of_kind(list, numbers))
+            for topic, entry in same.items()
             for index, numbers in of_kind(dict, entry["runs"]).items()
         }
+        adopted = frozenset(
+            (topic, of_kind(int, at)) for topic, entry in same.items() for at in entry.get("adopted", ())
+        )
+        if not adopted <= runs.keys():
+            raise ValueError("it adopts a partition without runs")
+        return Form(runs, adopted)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise DataLoss(
             f"a segment of {where} is damaged ({error!r:.200}). No offset was translated. Find out which other program"

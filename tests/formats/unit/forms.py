@@ -175,7 +175,7 @@ def segment() -> bytes:
 
 
 def read_segment(text: bytes) -> dict[tuple[str, int], list[int]]:
-    return {p: runs.packed() for p, runs in segments.read_form(text, MIRRORED, "mirror.A.B").items()}
+    return {p: runs.packed() for p, runs in segments.read_form(text, MIRRORED, "mirror.A.B").runs.items()}
 
 
 FORMS = [

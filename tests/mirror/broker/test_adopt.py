@@ -16,6 +16,7 @@ from semel.errors import ConfigError, DataLoss
 from semel.mirror.background.internal_topics import ensure_compacted, write
 from semel.mirror.formats import Checkpoint
 from semel.sandbox import Sandbox
+from semel.serdes.connect_offsets import encode_key
 from semel.wire.client import Client
 from tests.mirror.support.adopting import adopt
 from tests.mirror.support.groups import commit, offsets, translate
@@ -178,7 +179,8 @@ def test_a_topic_that_was_not_copied_begins_by_itself(
     assert records(b, f"{sixty.target}-more") == records(a, other)
 
 
-def test_lost_progress_is_found_again(a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("trace", ["group mirror", "segments", "target's records"])
+def test_lost_progress_is_found_again(a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path, trace: str) -> None:
     """From ``b`` to ``a``, which keeps the progress of these tests alone."""
     topic = topics.create(b.bootstrap_servers, unique("lost"), 2)
     file = mm2(tmp_path, b, a, topic)
@@ -187,11 +189,17 @@ def test_lost_progress_is_found_again(a: Sandbox, b: Sandbox, spark: SparkSessio
     produce(b, topic, rows(50, 60))
     copy_once(spark, file)
     delete(a, "semel-progress")
+    if trace != "group mirror":
+        group = f"mirror.{alias_of(file)}.B"
+        admin = AdminClient({"bootstrap.servers": a.bootstrap_servers})
+        admin.delete_consumer_groups([group])[group].result(30)
+    if trace == "target's records":
+        delete(a, "semel-mirror-segments")
     produce(b, topic, rows(60, 80))
     with pytest.raises(DataLoss) as lost:
         copy_once(spark, file)
     assert lost.value.tag == "PROGRESS_LOST"
-    assert f"group mirror.{alias_of(file)}.B" in adopt(file, "target")
+    assert trace in adopt(file, "target")
     copy_once(spark, file)
     assert records(a, f"{alias_of(file)}.{topic}") == records(b, topic)
 
@@ -218,3 +226,46 @@ def test_a_flow_fails_back_into_topics_that_have_records(
     assert records(a, topic) == records(b, topic)
     assert sum(map(len, records(b, topic).values())) == 100
     assert partitions(a, topic) == [0, 1]
+
+
+def test_records_that_never_left_the_source_stay_there(
+    a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = topics.create(a.bootstrap_servers, unique("only"), 1)
+    there = mm2(tmp_path, a, b, topic, **{"replication.policy.class": IDENTITY})
+    alias = alias_of(there)
+    back = tmp_path / "back.properties"
+    back.write_text(there.read_text().replace(f"{alias}->B", f"B->{alias}"))
+    first, only, moved = ([{"value": f"{name} {i}"} for i in range(20)] for name in ("both", "only there", "moved"))
+    produce(a, topic, first)
+    copy_once(spark, there)
+    produce(a, topic, only)
+    produce(b, topic, moved)
+    shown = adopt(back, "target", "--source", "B", "--target", alias)
+    assert f"mirror.{alias}.B" in shown
+    copy_once(spark, back)
+    found = [(value or b"").decode() for _, value, _, _ in records(a, topic)[0]]
+    assert found == [row["value"] for row in [*first, *only, *moved]]
+
+
+def test_a_connect_cluster_of_another_name(
+    sixty: Copied, a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path
+) -> None:
+    name = topics.create(b.bootstrap_servers, unique("connect-offsets"), 3)
+    alias, where = alias_of(sixty.file), ("--offsets-topic", name, "--connect-group", unique("connect"))
+
+    def write(connector: str, cluster: str, index: int, value: bytes) -> None:
+        key = encode_key(connector, {"cluster": cluster, "partition": index, "topic": sixty.topic})
+        produce(b, name, [{"key": key, "value": value}], partitioner="murmur2_random")
+
+    write("other", alias, 0, b'{"offset":1}')
+    assert sixty.refused("mm2", *where, "--connector", "mirror").tag == "NO_OFFSETS"
+    for index in (0, 1):
+        for offset in (3, 24):
+            write("mirror", alias, index, f'{{"offset":{offset}}}'.encode())
+        write("mirror", "another", index, b'{"offset":2}')
+    adopt(sixty.file, "mm2", *where, "--connector", "mirror")
+    copy_once(spark, sixty.file)
+    assert records(b, sixty.target) == records(a, sixty.topic)
+    write("mirror", alias, 1, b'{"offset":"x"}')
+    assert sixty.refused("mm2", *where, "--connector", "mirror", "--replace").tag == "OFFSET_DAMAGED"

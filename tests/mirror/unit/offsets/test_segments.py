@@ -10,7 +10,7 @@ import pytest
 
 from semel.errors import DataLoss
 from semel.mirror.copy import Piece
-from semel.mirror.offsets.segments import Runs, Segments, read_form, write_forms
+from semel.mirror.offsets.segments import Form, Runs, Segments, read_form, write_forms
 from semel.mirror.positions import OffsetAndEpoch, Positions
 
 NO_BYTES = memoryview(b"")
@@ -124,10 +124,10 @@ def test_the_form_is_cut_and_filtered() -> None:
     many = runs(*((3 * i, 2 * i, 1) for i in range(45_000)))
     texts = write_forms(at, {AT: many})
     assert len(texts) == 3
-    found = [read_form(text, at, "a flow")[AT] for text in texts]
+    found = [read_form(text, at, "a flow").runs[AT] for text in texts]
     assert [row for part in found for row in rows(part)] == rows(many)
     other = Positions("cluster", "default.", {"t": "made again"}, {"t": ("A.t", "other")}, {})
-    assert read_form(texts[0], other, "a flow") == {}
+    assert read_form(texts[0], other, "a flow") == Form({})
     assert json.loads(write_forms(at, {AT: runs((5, 6, 7))})[0]) == {
         "round": 7,
         "topics": {"t": {"id": "id", "runs": {"0": [5, 6, 7]}, "target": ["A.t", "other"]}},
@@ -136,3 +136,30 @@ def test_the_form_is_cut_and_filtered() -> None:
     for wrong in (b"{}", b'{"v":2}', texts[0].replace(b'"0":[', b'"0":["x",'), b"\xff"):
         with pytest.raises(DataLoss, match="SEGMENTS_DAMAGED"):
             read_form(wrong, at, "a flow")
+
+
+def test_a_flow_that_was_adopted_at_an_earlier_offset_has_its_new_runs() -> None:
+    found = segments(runs((0, 0, 10), (12, 20, 10)), runs((22, 31, 10)))
+    found.add({AT: runs((15, 45, 5))})
+    assert rows(found.of(AT)) == [(0, 0, 10), (12, 20, 3), (15, 45, 5)]
+    assert rows(runs((0, 5, 3), (7, 9, 2)).before(8)) == [(0, 5, 3), (7, 9, 1)]
+
+
+@pytest.mark.parametrize(
+    ("later", "wanted"),
+    [
+        pytest.param(runs((10, 30, 5)), [(0, 0, 10), (10, 30, 5)], id="it continues"),
+        pytest.param(runs((8, 40, 5)), [(0, 0, 8), (8, 40, 5)], id="it overlaps"),
+        pytest.param(runs((20, 30, 5)), [(20, 30, 5)], id="another program has copied in between"),
+        pytest.param(Runs.none(), [], id="nothing is known"),
+    ],
+)
+def test_runs_before_an_adoption(later: Runs, wanted: list[tuple[int, int, int]]) -> None:
+    at = positions(OffsetAndEpoch(30, target=60))
+    (text,) = write_forms(at, {AT: later}, adopted=True)
+    form = read_form(text, at, "a flow")
+    assert form.adopted == {AT}
+    found = segments(runs((0, 0, 10)))
+    found.add(form.runs, form.adopted)
+    assert rows(found.of(AT)) == wanted
+    assert rows(segments(runs((0, 0, 10)), runs((20, 30, 5))).of(AT))[0] == (0, 0, 10)  # a gap of the source
