@@ -12,8 +12,10 @@ from collections.abc import Collection, Mapping
 from uuid import UUID
 
 from semel.errors import AbortAndRetry, DataLoss, Retriable
+from semel.read.ranges import parse_id
 from semel.records.encode import SEQUENCES
 from semel.transaction.ticket import Written
+from semel.transaction.two_phase.prepared import Prepared
 from semel.wire.api.describe_transactions import OpenTransaction, describe, describe_ids, open_transactions
 from semel.wire.api.offsets import EARLIEST, list_offsets
 from semel.wire.api.transactions import Identity
@@ -23,7 +25,7 @@ from semel.wire.error_codes import briefly
 from semel.wire.metadata import Leaders, Topic, TopicPartition, named
 from semel.wire.metadata_cache import newest_leaders
 
-__all__ = ["ABORTED", "check_rows_present", "check_topics_unchanged", "not_open", "still_open"]
+__all__ = ["ABORTED", "check_prepared_rows", "check_rows_present", "check_topics_unchanged", "not_open", "still_open"]
 
 #: What becomes of the transaction of an owner that finds its rows gone.
 ABORTED = "It is aborted, and nothing of it is visible."
@@ -87,6 +89,44 @@ def check_rows_present(
             )
         if left:
             deadline.pause()
+
+
+def check_prepared_rows(client: Client, parts: Collection[Prepared], deadline: Deadline) -> None:
+    """Raise :class:`DataLoss` if rows are gone that were prepared, in one request a leader for all parts.
+
+    Raises :class:`AbortAndRetry` where no leader says so in time. Nothing is said of parts that have ended.
+    """
+    ids = {topic: parse_id(topic_id) for one in parts for topic, topic_id in one.topics.items()}
+    left = {partition for one in parts for partition in one.rows}
+    check_topics_unchanged(client, left, ids, (), deadline)
+    for _ in deadline.attempts():
+        leaders = {p: leader for p, leader in newest_leaders(client, left, deadline).items() if leader[0] >= 0}
+        opened = open_transactions(client, leaders, deadline, leaders=leaders)
+        # asked second: a deposed leader says what it knew, but refuses this epoch
+        starts = list_offsets(
+            client, dict.fromkeys(opened, EARLIEST), read_committed=False, leaders=leaders, deadline=deadline
+        )
+        for one in parts:
+            lost = [
+                partition
+                for partition, (first, count) in one.rows.items()
+                if partition in starts
+                and (
+                    starts[partition].offset > first
+                    or not _has_all_rows(opened[partition], one.identity, Written(first, first + count - 1, count, 0))
+                )
+            ]
+            # asked last: what a transaction has left that was aborted may be deleted
+            if lost and still_open(client, one.identity, deadline):
+                raise _deleted(lost, ABORTED)
+        left -= starts.keys()
+        if not left:
+            return
+    raise AbortAndRetry(
+        f"no leader of {named(left)} has said within {deadline.timeout_ms:.0f} ms whether the prepared rows are there."
+        f" {ABORTED} Bring the brokers of these partitions back, then run it again.",
+        tag="PARTITION_AWAY",
+    )
 
 
 def _verified_by_log_start(

@@ -12,7 +12,6 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 from semel.errors import ConfigError
 from semel.transaction.late_markers import turn
 from semel.transaction.progress.log import ProgressLog, ProgressRecord
-from semel.transaction.progress.record import Progress
 from semel.transaction.progress.topic import DEFAULT_TOPIC, ProgressTopic
 from semel.transaction.states import Event, States
 from semel.transaction.transactional_id import check_prefix
@@ -22,7 +21,15 @@ from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import TopicPartition
 
-__all__ = ["DEFAULT_TIMEOUT_MS", "SESSION", "Ownership", "longest_timeout_ms", "protocol_deadline", "synchronized"]
+__all__ = [
+    "DEFAULT_TIMEOUT_MS",
+    "SESSION",
+    "Ownership",
+    "decision_timeout_ms",
+    "longest_timeout_ms",
+    "protocol_deadline",
+    "synchronized",
+]
 
 #: A whole batch is in one transaction, and a restarted query ends its predecessor's at once, so nothing speaks for a
 #: short one.
@@ -43,6 +50,11 @@ def protocol_deadline(client: Client) -> Deadline:
         backoff_ms=min(2, config.retry_backoff_ms),
         backoff_max_ms=config.retry_backoff_ms,
     )
+
+
+def decision_timeout_ms(part_timeout_ms: int) -> int:
+    """Return the timeout of a transaction that decides for prepared ones, which have ``part_timeout_ms``."""
+    return min(60_000, part_timeout_ms // 4)
 
 
 def longest_timeout_ms(client: Client, deadline: Deadline) -> int:
@@ -67,12 +79,13 @@ class Ownership:
         *,
         scope: str,
         progress_topic: str = DEFAULT_TOPIC,
-        takes_over_often: bool = False,
+        decides_only: bool = False,
     ) -> None:
         self.client = client
         self.transactional_id = check_prefix(transactional_id)
         self.scope = scope
-        self.progress = ProgressTopic(client, transactional_id, scope, progress_topic, resumes=takes_over_often)
+        self.progress = ProgressTopic(client, transactional_id, scope, progress_topic, resumes=decides_only)
+        self._decides_only = decides_only
         self.states = States(transactional_id)
         self.lock = threading.RLock()
         self.identity = Identity(transactional_id, -1, -1)
@@ -98,8 +111,6 @@ class Ownership:
         self.early_aborts = 0
         #: Whether tasks of this owner may prepare transactions of their own, which its progress enlists.
         self.may_enlist = scope in _ENLISTING
-        #: Whether what a record enlists is known to have ended. Without better knowledge, ending it again shows it.
-        self.enlisted_ended: Callable[[Progress], bool] = lambda progress: False
         #: Whether a broker takes late markers: then an epoch is left out between two transactions.
         self.skips_epochs = False
         self.timeout_ms = client.config.transaction_timeout_ms or 0
@@ -130,6 +141,9 @@ class Ownership:
         """Return a new :func:`protocol_deadline`."""
         return protocol_deadline(self.client)
 
+    def _part_timeout_ms(self) -> int:
+        return self.client.config.transaction_timeout_ms or min(DEFAULT_TIMEOUT_MS, self.max_timeout_ms)
+
     def settle_timeout(self, deadline: Deadline) -> None:
         """Find the transaction timeout: what was set, else 15 minutes, else the broker's maximum where that is less
         (DESIGN rule 10).
@@ -139,6 +153,9 @@ class Ownership:
         self._settled = time.monotonic()
         self.max_timeout_ms = longest_timeout_ms(self.client, deadline)
         self.timeout_ms = self.timeout_ms or min(DEFAULT_TIMEOUT_MS, self.max_timeout_ms)
+        if self._decides_only:
+            # a decision that stalls expires before what it decides for: see ``Enlisted``
+            self.timeout_ms = min(self.timeout_ms, decision_timeout_ms(self._part_timeout_ms()))
 
 
 class _Owned(Protocol):

@@ -42,9 +42,8 @@ class Producer:
 
     ``positions`` is where its positions live. ``timeout_ms`` holds where ``transaction.timeout.ms`` is not set.
     ``on_end`` is called when a transaction has ended, with True if it was committed. It is not called if the outcome is
-    unknown. ``enlisted_ended`` says of a record whether what it enlists is known to have ended. With
-    ``may_have_lost_progress``, the producer continues although the progress of a used id is gone: for a caller that is
-    about to set it. One that ``takes_over_often`` reads only what is new of its progress.
+    unknown. With ``may_have_lost_progress``, the producer continues although the progress of a used id is gone: for a
+    caller that is about to set it. One that ``decides_only`` takes over for each batch, and its transactions are short.
     """
 
     def __init__(
@@ -58,8 +57,7 @@ class Producer:
         may_have_lost_progress: bool = False,
         positions: Callable[[Ownership], Positions] = ProgressRecords,
         timeout_ms: int = 0,
-        enlisted_ended: Callable[[Progress], bool] | None = None,
-        takes_over_often: bool = False,
+        decides_only: bool = False,
     ) -> None:
         self._on_end = on_end
         self._own = Ownership(
@@ -67,12 +65,10 @@ class Producer:
             transactional_id,
             scope=scope,
             progress_topic=progress_topic,
-            takes_over_often=takes_over_often,
+            decides_only=decides_only,
         )
         self._own.may_have_lost_progress = may_have_lost_progress
         self._own.timeout_ms = self._own.timeout_ms or timeout_ms
-        if enlisted_ended is not None:
-            self._own.enlisted_ended = enlisted_ended
         self._positions = positions(self._own)
         self._outputs: frozenset[str] = frozenset()
         self._group: str | None = None

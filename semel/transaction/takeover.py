@@ -95,13 +95,14 @@ def _take_over(own: Ownership, outputs: Collection[str], group: str | None) -> N
 def _end_enlisted(own: Ownership, settled: ProgressLog, of_tasks: Sequence[TransactionDescription]) -> None:
     """Commit what the newest progress enlists, and abort what else tasks had open before this owner came."""
     newest = settled.enlisting
-    if newest is not None and not own.enlisted_ended(newest.progress):
+    if newest is not None:
         try:
             commit_all(own.client, newest.progress.enlisted)
         except DataLoss as lost:
             if not own.may_have_lost_progress:
-                raise _lost_parts(own, newest.progress) from lost
+                raise _lost_parts(own, newest.progress, lost) from lost
             log.warning("%s", lost.message)
+        own.progress.record_ended(newest.producer_id, newest.epoch)
     decided = {one.identity for one in newest.progress.enlisted} if newest is not None else set()
     failed: list[SemelError] = []
     aborted = abort_listed(own.client, [one for one in of_tasks if identity_of(one) not in decided], failed)
@@ -110,14 +111,21 @@ def _end_enlisted(own: Ownership, settled: ProgressLog, of_tasks: Sequence[Trans
         log.info("%d prepared transactions of %r were not decided, and are aborted", len(aborted), own.transactional_id)
 
 
-def _lost_parts(own: Ownership, progress: Progress) -> DataLoss:
+def _lost_parts(own: Ownership, progress: Progress, lost: DataLoss) -> DataLoss:
     rows = sum(count for one in progress.enlisted for _, count in one.rows.values())
+    accept = f"then accept it: `semel progress reset {shlex.quote(own.transactional_id)} --to-offsets …`"
+    if lost.tag == "PREPARED_LOST":
+        return DataLoss(
+            f"batch {progress.batch} of {own.transactional_id!r} was decided, and some of its {rows} rows are lost: a"
+            " prepared transaction expired (bounded), or another program aborted it. The other rows are committed."
+            f" Write the lost ones by another producer, {accept}.",
+            tag=lost.tag,
+        )
     return DataLoss(
-        f"batch {progress.batch} of {own.transactional_id!r} was decided, and some of its {rows} rows are lost: a"
-        " prepared transaction expired (bounded), or another program aborted it. The other rows are committed. Write"
-        " the lost ones by another producer, then accept the loss: `semel progress reset"
-        f" {shlex.quote(own.transactional_id)} --scope {own.scope} --to-offsets …`.",
-        tag="PREPARED_LOST",
+        f"batch {progress.batch} of {own.transactional_id!r} was decided, and it is not known whether all of its {rows}"
+        " rows became visible: rows or markers are deleted. Nothing new was written. Look whether readers have had"
+        f" them, {accept}.",
+        tag=lost.tag,
     )
 
 

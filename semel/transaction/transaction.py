@@ -265,7 +265,7 @@ class Transaction:
         if time.monotonic() - self._looked > _LOOK_AGAIN_S:
             self._look_at_rows()
         self._positions.check_written(written, self._partitions.leaders)
-        self._enlisted.check_open(self._own.deadline())
+        self._enlisted.check(self._own.deadline())
         identity = self._own.identity
         self._done = True
         last = {partition: wrote.last for partition, wrote in {**self._tickets.wrote, **written}.items()}

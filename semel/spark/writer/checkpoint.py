@@ -49,10 +49,6 @@ class Checkpoint:
             raise self._unreadable("its folder offsets has no batch")
         return max(numbers)
 
-    def is_committed(self, batch: int) -> bool:
-        """Return whether Spark has written that the sink has committed the batch."""
-        return self._info(f"commits/{batch}").type is fs.FileType.File
-
     def stateful(self) -> bool:
         """Return whether the query keeps state: Spark describes it there before it runs the first batch."""
         return any(name.isdecimal() for name in self._names("state"))
@@ -109,12 +105,6 @@ class Checkpoint:
         except FileNotFoundError:
             return None
         except (OSError, UnicodeDecodeError) as error:
-            raise self._unreadable(f"{name}: {error}") from None
-
-    def _info(self, name: str) -> fs.FileInfo:
-        try:
-            return self._files.get_file_info(f"{self._root}/{name}")
-        except OSError as error:
             raise self._unreadable(f"{name}: {error}") from None
 
     def _names(self, folder: str) -> list[str]:

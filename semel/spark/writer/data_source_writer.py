@@ -19,7 +19,7 @@ from semel.errors import Unsupported
 from semel.spark.jvm import versions
 from semel.spark.sink.columns import written_columns
 from semel.spark.version_guard import Sealed
-from semel.spark.writer.commit import abort_parts, commit_parts
+from semel.spark.writer.commit import abort_parts, commit_parts, decision_of
 from semel.spark.writer.options import WriterOptions
 from semel.spark.writer.plan import BatchPlan, plan_job, plan_stream
 from semel.spark.writer.task import Part, write_part
@@ -70,7 +70,8 @@ class SealedBatchWriter(Sealed, DataSourceArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Abort what the tasks have prepared."""
         plan: BatchPlan = self.unpack()
-        abort_parts(plan.options, _parts(messages), plan.batch)
+        if plan.write:
+            abort_parts(plan.options, pickle.loads(plan.decision))
 
 
 class BatchWriter(_Planned, DataSourceArrowWriter):
@@ -93,7 +94,9 @@ class StreamWriter(_Planned):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
         """Abort what the tasks of a batch have prepared."""
-        abort_parts(self._options, _parts(messages), batch)
+        decision = decision_of(_parts(messages), batch)
+        if decision is not None:  # without a message there is nothing to abort by: the next plan does it
+            abort_parts(self._options, decision)
 
 
 def batch_writer(given: Mapping[str, str], schema: t.StructType, *, overwrite: bool) -> BatchWriter:

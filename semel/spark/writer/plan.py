@@ -86,11 +86,11 @@ def plan_stream(options: WriterOptions, columns: tuple[str, ...]) -> BatchPlan:
     Raises what taking over raises, and :class:`~semel.errors.DataLoss` for a batch that does not continue from the
     progress (PROTOCOL 6).
     """
-    checkpoint = _checkpoint(options.for_stream())
+    checkpoint = Checkpoint(options.for_stream())
     query, number = checkpoint.query(), checkpoint.batch()
 
     client, sink = worker_client(options.config), options.sink
-    producer = _producer(options.config, sink.prefix, sink.progress_topic, checkpoint)
+    producer = _producer(options.config, sink.prefix, sink.progress_topic, "query")
     before = producer.take_over(sink.outputs, sink.group)
     reached(WriterStep.TAKEN_OVER, str(number))
     planned = PlannedBatch(query, number, checkpoint.stateful(), checkpoint.sources(number))
@@ -117,7 +117,7 @@ def plan_stream(options: WriterOptions, columns: tuple[str, ...]) -> BatchPlan:
 def plan_job(options: WriterOptions, columns: tuple[str, ...]) -> BatchPlan:
     """Plan a batch job. Raises what taking over raises, and :class:`ConfigError` for a version that is too low."""
     client, sink = worker_client(options.config), options.sink
-    producer = _producer(options.config, sink.prefix, sink.progress_topic, None)
+    producer = _producer(options.config, sink.prefix, sink.progress_topic, "batch")
     before = producer.take_over(sink.outputs)
     reached(WriterStep.TAKEN_OVER, str(options.version))
     done = before.batch if before is not None else None
@@ -140,25 +140,10 @@ def plan_job(options: WriterOptions, columns: tuple[str, ...]) -> BatchPlan:
     return _planned(options, columns, producer, "batch", version or 0, progress, {}, query=None, write=write)
 
 
-_checkpoint = cache(Checkpoint)
-
-
 @cache
-def _producer(config: ClientConfig, prefix: str, progress_topic: str, checkpoint: Checkpoint | None) -> Producer:
-    """Return the owner that this process takes over again for each batch. For a job there is no ``checkpoint``."""
-
-    def ended(progress: Progress) -> bool:
-        known = checkpoint is not None and progress.batch is not None and progress.query == checkpoint.query()
-        return known and checkpoint is not None and checkpoint.is_committed(progress.batch or 0)
-
-    return Producer(
-        worker_client(config),
-        prefix,
-        scope="query" if checkpoint is not None else "batch",
-        progress_topic=progress_topic,
-        enlisted_ended=ended,
-        takes_over_often=True,
-    )
+def _producer(config: ClientConfig, prefix: str, progress_topic: str, scope: str) -> Producer:
+    """Return the owner that this process takes over again for each batch."""
+    return Producer(worker_client(config), prefix, scope=scope, progress_topic=progress_topic, decides_only=True)
 
 
 def _planned(

@@ -23,11 +23,13 @@ from semel.spark.worker_client import client
 from semel.spark.writer.plan import BatchPlan
 from semel.steps import WriterStep, reached
 from semel.transaction.transactional_id import IdKind
+from semel.transaction.two_phase.completion import abort
 from semel.transaction.two_phase.prepared import Prepared
 from semel.transaction.two_phase.producer import Mode, TwoPhaseProducer
 from semel.transaction.two_phase.unit import Unit
 from semel.transaction.validation import check_not_progress_topic
 from semel.wire.api.describe_transactions import describe
+from semel.wire.client import Client
 
 __all__ = ["Part", "write_part"]
 
@@ -64,6 +66,8 @@ def write_part(plan: BatchPlan, batches: Iterable[pa.RecordBatch]) -> Part:
                 unit = _begin(plan, context)
             _write(plan, unit, rows)
         prepared = unit.prepare() if unit is not None else None
+        if prepared is not None:
+            _check_still_owner(plan, prepared)
     except BaseException as error:
         if unit is not None:
             with suppress(SemelError):  # the next plan aborts it
@@ -88,13 +92,7 @@ def _check_batch(plan: BatchPlan, context: TaskContext) -> None:
 def _begin(plan: BatchPlan, context: TaskContext) -> Unit:
     """Begin this task's transaction. A task that comes late must not hold readers back, so the owner is asked first."""
     cluster = client(plan.options.config)
-    now = describe(cluster, plan.owner.transactional_id)
-    if now is None or (now.producer_id, now.epoch) != (plan.owner.producer_id, plan.owner.epoch):
-        raise AbortAndRetry(
-            f"another owner has taken over {plan.owner.transactional_id!r} since this batch was planned. Nothing of"
-            " this batch is visible. If another query uses this prefix, stop one of the two.",
-            tag="PLAN_IS_OLD",
-        )
+    _check_owner(plan, cluster)
     key = (get_ident(), plan.options.config, plan.owner.transactional_id, plan.mode)
     if key not in _producers:
         _producers[key] = TwoPhaseProducer(cluster, plan.owner.transactional_id, plan.mode, kind=IdKind.TASK)
@@ -103,6 +101,27 @@ def _begin(plan: BatchPlan, context: TaskContext) -> Unit:
     )
     reached(WriterStep.PART_BEGUN, str(plan.batch))
     return unit
+
+
+def _check_still_owner(plan: BatchPlan, prepared: Prepared) -> None:
+    """Abort what a task has prepared that was frozen until another owner had come: that one may have listed before."""
+    cluster = client(plan.options.config)
+    try:
+        _check_owner(plan, cluster)
+    except AbortAndRetry:
+        with suppress(SemelError):
+            abort(cluster, prepared)
+        raise
+
+
+def _check_owner(plan: BatchPlan, cluster: Client) -> None:
+    now = describe(cluster, plan.owner.transactional_id)
+    if now is None or (now.producer_id, now.epoch) != (plan.owner.producer_id, plan.owner.epoch):
+        raise AbortAndRetry(
+            f"another owner has taken over {plan.owner.transactional_id!r} since this batch was planned. Nothing of"
+            " this batch is visible. If another query uses this prefix, stop one of the two.",
+            tag="PLAN_IS_OLD",
+        )
 
 
 def _write(plan: BatchPlan, unit: Unit, rows: pa.Table) -> None:

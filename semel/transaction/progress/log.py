@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from semel.errors import ConfigError
 from semel.read.claimed_log import settle
 from semel.read.raw_log import EndMarker, LogRecord
-from semel.transaction.progress.record import Progress, RecordedOutcome, claimed_from, key_head
+from semel.transaction.progress.record import Progress, RecordedOutcome, claimed_from, ended_by, key_head
 from semel.transaction.ticket import Written
 from semel.transaction.two_phase.prepared import Prepared
 from semel.wire.metadata import TopicPartition, by_topic
@@ -36,12 +36,14 @@ class ProgressLog:
     """All that is known of one key: its records in order, each with how it was settled.
 
     ``others`` are the records of the same prefix in other scopes: one identity has written them all. ``decided`` is
-    what owners and operators wrote down when markers were lost, in the order of the log.
+    what owners and operators wrote down when markers were lost, in the order of the log. ``ended`` is the producer id
+    and epoch of the newest record of which all that it enlists is known to have ended.
     """
 
     records: tuple[ProgressRecord, ...]
     others: tuple[ProgressRecord, ...] = ()
     decided: tuple[RecordedOutcome, ...] = ()
+    ended: tuple[int, int] | None = None
 
     @property
     def newest(self) -> ProgressRecord | None:
@@ -85,7 +87,12 @@ class ProgressLog:
 
     def after(self, before: ProgressLog) -> ProgressLog:
         """Return both, of which this one was read later."""
-        return ProgressLog(before.records + self.records, before.others + self.others, before.decided + self.decided)
+        return ProgressLog(
+            before.records + self.records,
+            before.others + self.others,
+            before.decided + self.decided,
+            self.ended or before.ended,
+        )
 
     def newest_below(self, offset: int) -> ProgressLog:
         """Return what still matters of the records below ``offset``: the newest committed one, and what was decided."""
@@ -93,16 +100,18 @@ class ProgressLog:
             tuple([one for one in records if one.committed and one.offset < offset][-1:])
             for records in (self.records, self.others)
         )
-        return ProgressLog(mine, others, self.decided)
+        return ProgressLog(mine, others, self.decided, self.ended)
 
     @property
     def enlisting(self) -> ProgressRecord | None:
-        """The newest committed record of any scope, if it enlists.
+        """The newest committed record of any scope, if it enlists what is not known to have ended.
 
         What older ones enlist has ended: each takeover ends it, and nothing is committed before that.
         """
         last = max((one for one in self.everything if one.committed), key=lambda one: one.offset, default=None)
-        return last if last is not None and last.progress.enlisted else None
+        if last is None or not last.progress.enlisted or (last.producer_id, last.epoch) == self.ended:
+            return None
+        return last
 
     def outcome_of(self, producer_id: int, epoch: int) -> bool | None:
         """Return how the transaction of this identity ended, by its newest record: committed, aborted, or None without
@@ -148,7 +157,8 @@ def parse_progress_log(events: Iterable[LogRecord | EndMarker], key: bytes, wher
     Older records stay in the log until compaction comes by, which removes them before the tombstone; so they count only
     as long as none follows them.
     """
-    head, claims, looks, decisions = _notes(key)
+    head, claims, looks, decisions, ends = _notes(key)
+    ended: tuple[int, int] | None = None
     records: list[ProgressRecord] = []
     ours: list[bool] = []
     decided: list[RecordedOutcome] = []
@@ -165,6 +175,8 @@ def parse_progress_log(events: Iterable[LogRecord | EndMarker], key: bytes, wher
         elif (event.key or b"").startswith(decisions):  # in version 1 they had one key for all
             if event.value is not None:
                 decided.append(RecordedOutcome.decode(event.value, at))
+        elif event.key == ends and not event.transactional:
+            ended = ended_by(event.value or b"", at)
         elif event.transactional:
             progress = Progress(forgotten=True) if event.value is None else Progress.decode(event.value, at)
             records.append(
@@ -172,7 +184,7 @@ def parse_progress_log(events: Iterable[LogRecord | EndMarker], key: bytes, wher
             )
             ours.append(event.key == key)
     mine, others = (tuple(r for r, own in zip(records, ours, strict=True) if own is wanted) for wanted in (True, False))
-    return ProgressLog(mine, others, tuple(decided))
+    return ProgressLog(mine, others, tuple(decided), ended)
 
 
 def check_not_moved(settled: ProgressLog, transactional_id: str) -> None:
@@ -188,9 +200,15 @@ def check_not_moved(settled: ProgressLog, transactional_id: str) -> None:
             )
 
 
-def _notes(key: bytes) -> tuple[bytes, bytes, bytes, bytes]:
-    """Return the common beginning of a prefix's keys, the keys of its claims and its looks, and the common beginning of
-    its decisions.
+def _notes(key: bytes) -> tuple[bytes, bytes, bytes, bytes, bytes]:
+    """Return the common beginning of a prefix's keys, the keys of its claims and its looks, the common beginning of its
+    decisions, and the key of its notes of what has ended.
     """
     head = key_head(key)
-    return head, head + b'"scope":"claim"}]', head + b'"scope":"look"}]', head + b'"scope":"decided"'
+    return (
+        head,
+        head + b'"scope":"claim"}]',
+        head + b'"scope":"look"}]',
+        head + b'"scope":"decided"',
+        head + b'"scope":"ended"}]',
+    )

@@ -29,6 +29,9 @@ __all__ = [
     "claim_value",
     "claimed_from",
     "decided_key",
+    "ended_by",
+    "ended_key",
+    "ended_value",
     "is_progress_key",
     "key_head",
     "look_key",
@@ -328,6 +331,26 @@ def decided_key(prefix: str, writer: str) -> bytes:
     would keep the last one.
     """
     return json.dumps([prefix, {"scope": "decided", "writer": writer}], sort_keys=True, separators=(",", ":")).encode()
+
+
+def ended_key(prefix: str) -> bytes:
+    """Return the key of the note that all that a record enlists has ended."""
+    return progress_key(prefix, "ended")
+
+
+def ended_value(producer_id: int, epoch: int) -> bytes:
+    """Return the note's value: who wrote the record."""
+    return write_object({"v": VERSION, "producer": producer_id, "epoch": epoch})
+
+
+def ended_by(text: bytes, where: str) -> tuple[int, int]:
+    """Return the producer id and epoch of a note. Raises as :meth:`Progress.decode` does."""
+    try:
+        value = read_object(text)
+        _check_version(value["v"], where)
+        return of_kind(int, value["producer"]), of_kind(int, value["epoch"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(where, error) from None
 
 
 def key_head(key: bytes) -> bytes:

@@ -27,6 +27,8 @@ from semel.transaction.progress.record import (
     claim_value,
     claimed_from,
     decided_key,
+    ended_key,
+    ended_value,
     key_head,
     look_key,
     progress_key,
@@ -188,6 +190,10 @@ class ProgressTopic:
     def write_read_barrier(self) -> int:
         """Bound a read as :meth:`register` does, without a claim."""
         return self._append({look_key(self._prefix): LOOK}, None).last
+
+    def record_ended(self, producer_id: int, epoch: int) -> None:
+        """Note that all has ended that the record of this identity enlists: no later owner looks for it again."""
+        self._append({ended_key(self._prefix): ended_value(producer_id, epoch)}, None)
 
     def record_outcome(self, decided: RecordedOutcome, deadline: Deadline) -> bool:
         """Record how a transaction ended, and return the outcome that counts: that of the first such record, which may

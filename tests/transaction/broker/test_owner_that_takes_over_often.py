@@ -43,7 +43,7 @@ def test_it_sees_what_others_have_committed(client: Client, prefix: str, monkeyp
         return read_raw(*given, start=start)
 
     monkeypatch.setattr("semel.transaction.progress.topic.read_raw", watched)
-    often = Producer(client, prefix, scope="query", takes_over_often=True)
+    often = Producer(client, prefix, scope="query", decides_only=True)
     assert often.take_over() is None
     often.hand_over()
     for batch in range(3):
@@ -62,7 +62,7 @@ def test_it_sees_what_others_have_committed(client: Client, prefix: str, monkeyp
 
 
 def test_it_settles_what_another_has_left_open(client: Client, prefix: str) -> None:
-    often = Producer(client, prefix, scope="query", takes_over_often=True)
+    often = Producer(client, prefix, scope="query", decides_only=True)
     often.take_over()
     often.hand_over()
     commit(client, prefix, 0)
@@ -81,7 +81,7 @@ def test_it_settles_what_another_has_left_open(client: Client, prefix: str) -> N
 
 def test_a_received_identity_commits_once(client: Client, prefix: str) -> None:
     """The process that handed it over takes over again, and fences the one that had it."""
-    plans, commits = (Producer(client, prefix, scope="query", takes_over_often=plan) for plan in (True, False))
+    plans, commits = (Producer(client, prefix, scope="query", decides_only=plan) for plan in (True, False))
     plans.take_over()
     commits.receive(plans.hand_over())
     with commits, commits.transaction() as txn:

@@ -38,9 +38,6 @@ def test_the_newest_batch_counts(tmp_path: Path) -> None:
     for batch in (8, 9, 10):
         checkpoint = written(tmp_path, OURS, batch=batch)
     assert checkpoint.batch() == 10
-    assert not checkpoint.is_committed(9)
-    (tmp_path / "commits" / "9").write_text("v1\n{}")
-    assert checkpoint.is_committed(9)
 
 
 def test_state_shows(tmp_path: Path) -> None:
