@@ -65,7 +65,7 @@ class StreamsStorm(Storm):
         file = self.outcome.directory / f"{name}.py"
         file.write_text(_APP.format(job=asdict(job), early=self.plan.control))
         argv = [*SEMEL, "streams", "run", str(file)]
-        points = [CrashPoint(ControlStep.STORED_EARLY, 60)] if self.plan.control else []
+        points = [CrashPoint(ControlStep.STORED_EARLY, 40)] if self.plan.control else []
         return Keeper(name, argv, self.outcome.directory / f"{name}-steps", replaceable=False, points=points)
 
     def strikers(self) -> Mapping[str, Striker]:

@@ -40,8 +40,8 @@ def join_table(stream: Stream, table: Table, joiner: Joiner, value: Serde, kind:
     """Join each record with the table's value for its key."""
     if table.windows is not None:
         raise later("joins with a table of windows", "Write it to a topic, and read that as a table")
-    if table.suppressed:
-        raise later("joins with a suppressed table", "Write it to a topic, and read that as a table")
+    if table.derived:
+        raise later("joins with a table after suppress, filter or map_values", "Put to_stream().to_table() there")
     check_serde(value, "join")
     before = _together(stream)
     topology = stream.topology

@@ -17,11 +17,14 @@ from semel.errors import ConfigError
 from semel.serdes.serde import Serde, check_serde
 from semel.streams.dsl.grouped import GroupedStream
 from semel.streams.dsl.joins import Joiner, JoinKind, join_streams, join_table
+from semel.streams.dsl.refused import later
 from semel.streams.dsl.table import Table
 from semel.streams.nodes import stateless
+from semel.streams.nodes.stateful import TableSource, value_reader
 from semel.streams.processor.processor import Processing, Supplier
 from semel.streams.processor.stores import StoreBuilder
 from semel.streams.rows import Record
+from semel.streams.state.state_store import StoreSpec
 from semel.streams.topology.repartition import through_topic
 from semel.streams.topology.topology import Node, Operator, Sink, Topology, check_topic
 from semel.streams.windows.join_windows import JoinWindows
@@ -136,6 +139,21 @@ class Stream:
     def _peeked(self, prefix: str, function: Callable[[Record], Any]) -> Stream:
         given = (self.key, self.value)
         return self._then(prefix, lambda name: stateless.peeking(function, name, given), by_record=True)
+
+    def to_table(self, name: str | None = None) -> Table:
+        """Return a table with the newest record of each key. A record without a value deletes its key. ``name`` names
+        the store.
+        """
+        topology = self.topology
+        if self.windowed:
+            raise later("to_table() of windows", "Write them to a topic, and read that as a table")
+        node = topology.name("KSTREAM-TOTABLE-")
+        store = name or topology.name("KSTREAM-TOTABLE-STATE-STORE-")
+        stream = self._repartitioned(node) if self.rekeyed else self
+        spec = StoreSpec(store, holds="the newest value by key")
+        operate = TableSource(node, spec, self.key, self.value, topology.dropped, topology.caching)
+        kept = topology.add(Node(node, (stream.node,), operate, (spec,)))
+        return Table(topology, kept, self.key, self.value, spec, value_reader(self.value))
 
     def filter(self, condition: Condition) -> Stream:
         """Keep what a function of single records, or an expression of ``pyarrow.compute``, says yes to."""

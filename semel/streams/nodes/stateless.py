@@ -234,6 +234,7 @@ def branch_child(number: int) -> Operator:
 
 
 def _mask(condition: Any, rows: Any, name: str, key: Serde, value: Serde, *, negated: bool = False) -> Any:
+    """Return which rows a function of single records is true for, or an expression."""
     if isinstance(condition, pc.Expression):
         numbered = pa.Table.from_batches([_set(rows, "__row", pa.array(np.arange(rows.num_rows)))])
         try:

@@ -75,8 +75,9 @@ FROZEN_SAMPLE = "count", StreamsStep.CHANGELOG_SENT
 SHAPES = ["count", *(pytest.param(shape, marks=pytest.mark.exhaustive) for shape in ("copy", "join"))]
 
 
-def test_killed_at_every_step(broker: Sandbox, nursery: Nursery, tmp_path: Path) -> None:
-    _killed(broker, nursery, tmp_path, "count", SAMPLE)
+@pytest.mark.parametrize("shape", ["count", pytest.param("pairs", marks=pytest.mark.exhaustive)])
+def test_killed_at_every_step(broker: Sandbox, nursery: Nursery, tmp_path: Path, shape: str) -> None:
+    _killed(broker, nursery, tmp_path, shape, SAMPLE)
 
 
 @pytest.mark.exhaustive
@@ -99,7 +100,7 @@ def test_control_with_state_stored_before_its_commit_rows_are_counted_twice(
     broker: Sandbox, nursery: Nursery, tmp_path: Path
 ) -> None:
     job = replace(new_job(broker, tmp_path, 1000), instance="one", mode="early", chunk=20)
-    plan = CrashPlan(tmp_path / "plan", CrashPoint(ControlStep.STORED_EARLY, 60))
+    plan = CrashPlan(tmp_path / "plan", CrashPoint(ControlStep.STORED_EARLY, 40))
     nursery.run_until_done(job, plan, 1, tmp_path / "log")
     counted = sum(stored_windows(job).values()) + sum(stored_seen(job).values())
     assert counted > sum(true_windows(job).values()) + job.total

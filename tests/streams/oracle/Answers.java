@@ -201,6 +201,9 @@ public class Answers {
                     : Suppressed.untilTimeLimit(Duration.ofMillis(n), step.has("most")
                             ? Suppressed.BufferConfig.maxRecords(step.get("most").asLong()).emitEarlyWhenFull()
                             : (Suppressed.BufferConfig) Suppressed.BufferConfig.unbounded())));
+            case "to_table" -> made.put(id, stream.toTable(kept(name)));
+            case "table_map" -> made.put(id, ((KTable<Object, Object>) made.get(step.get("of").asInt()))
+                    .mapValues(value -> fits(value, n, is) ? null : plus(value, n)));
             case "to_stream" -> made.put(id, ((KTable) made.get(step.get("of").asInt())).toStream());
             case "join" -> made.put(id, stream.join((KTable<Object, Object>) made.get(step.get("table").asInt()),
                     Answers::joined, Joined.with(TEXT, TEXT, null)));

@@ -98,6 +98,7 @@ class _Draft:
             size = self.draw.choice((5, 10, 20))
             more["windows"] = [size, self.draw.choice((size, size // 2 or 1)), self.draw.choice((0, 0, 7))]
         table = _Stream(self.add("fold", stream, kind=kind, name=self.name("kept"), **more), windowed="windows" in more)
+        table.counts = kind == "count"
         if not table.windowed:
             self.tables.append(table)
         if self.draw.random() < 0.8 or table.windowed:
@@ -127,7 +128,8 @@ class _WordDraft(_Draft):
     """A topology with the words of the second release, too."""
 
     def second(self) -> Sequence[Callable[[], None]]:
-        return (self.meet,) * 4 + (self.keyed,) * 4 + (self.suppress,) * 4 + (self.small,) * 4 + (self.tally,) * 2
+        often = (self.meet, self.keyed, self.suppress, self.values)
+        return (*often * 4, *(self.small,) * 3, *(self.tally,) * 2)
 
     def small(self) -> None:
         """Take a word that changes values or nothing."""
@@ -135,6 +137,18 @@ class _WordDraft(_Draft):
         op = self.draw.choice(("flat_map_values", "peek"))
         made = self.add(op, stream, n=self.draw.randint(2, 4))
         self.streams.append(_Stream(made, stream.rekeyed, stream.processed))
+
+    def values(self) -> None:
+        """Work on the values of a table, which may be a stream's."""
+        table = self.draw.choice(self.tables) if self.tables and self.draw.random() < 0.5 else None
+        if table is None or table.counts:
+            stream = self.open(counts=False)
+            table = _Stream(self.add("to_table", stream, name=self.name("table")))
+            self.tables.append(table)
+        if self.draw.random() < 0.8:
+            made = self.add("table_map", table, n=3, **{"is": 1})
+            table = _Stream(made)
+        self.streams.append(_Stream(self.add("to_stream", table)))
 
     def tally(self) -> None:
         stream = self.open(keyed=True)

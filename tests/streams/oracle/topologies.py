@@ -67,6 +67,8 @@ def _made(step: Step, made: Mapping[int, Any], builders: Mapping[str, stores.Sto
         "suppress": lambda: made[step["of"]].suppress(
             Suppressed.until_time_limit(n, max_records=step.get("most")) if n else Suppressed.until_window_closes()
         ),
+        "to_table": lambda: stream.to_table(name),
+        "table_map": lambda: made[step["of"]].map_values(_plus_or_null(n, step["is"])),
         "to_stream": lambda: stream.to_stream(),
         "join": lambda: stream.join(made[step["table"]], _joined),
         "left_join": lambda: stream.left_join(made[step["table"]], _joined),

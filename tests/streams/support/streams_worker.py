@@ -1,7 +1,7 @@
 """A worker of streams, until all is read: a count, a copy, a join of a stream with a table, or a table alone.
 
-The count counts the words of a topic behind a repartition topic, in windows and sessions, and in a processor. It joins
-them with each other, too.
+The count counts the words of a topic behind a repartition topic, in windows and sessions, and in a processor. Pairs are
+a join of two streams.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Seen(Processor):
 class StreamsJob:
     """The job of a streams worker, and the final number of records in the source.
 
-    ``shape`` is count, copy, join or table. The join's ``table`` has ``users`` records, and one more with each tenth of
-    the source.
+    ``shape`` is count, copy, join, pairs or table. The join's ``table`` has ``users`` records, and one more with each
+    tenth of the source.
 
     ``mode`` is ``exact``; ``early``: state is in the store before the transaction is committed; ``again``: what a new
     start cures is cured by one, as ``App.run`` does.
@@ -90,11 +90,6 @@ class StreamsJob:
         return {self.source: self.total} | ({self.table: self.users + self.total // TABLE_EVERY} if self.table else {})
 
     @property
-    def pairs(self) -> str:
-        """The topic of a count's join of two streams."""
-        return f"{self.target}-pairs"
-
-    @property
     def repartition(self) -> str:
         return f"{self.application_id}-counts-repartition"
 
@@ -111,9 +106,13 @@ def _count(job: StreamsJob, app: App) -> None:
     words.group_by("value").count("counts").to_stream().to(job.target)
     words.group_by_key().windowed(windows.hopping(20, 10, grace=5)).count("windows")
     words.group_by_key().windowed(windows.session(9, grace=5)).count("sessions")
-    even, odd = words.branch(lambda record: record.timestamp % 2 == 0, lambda record: True)
-    even.left_join(odd, paired, windows.join(20, grace=5), value="string", name="met").to(job.pairs)
     words.process(Seen, stores=[stores.key_value("seen", value="long")])
+
+
+def _pairs(job: StreamsJob, app: App) -> None:
+    words = app.stream(job.source, key="string", value="string")
+    even, odd = words.branch(lambda record: record.timestamp % 2 == 0, lambda record: True)
+    even.left_join(odd, paired, windows.join(20, grace=5), value="string", name="met").to(job.target)
 
 
 def _copy(job: StreamsJob, app: App) -> None:
@@ -133,6 +132,7 @@ def _table(job: StreamsJob, app: App) -> None:
 _SHAPES: dict[str, Callable[[StreamsJob, App], None]] = {
     "count": _count,
     "copy": _copy,
+    "pairs": _pairs,
     "join": _join,
     "table": _table,
 }

@@ -298,6 +298,7 @@ def user_of(record: Record) -> object:
         (lambda app: app.stream("a").outer_join(app.stream("b"), max, value="json"), ConfigError, "with a table, or"),
         (lambda app: windows.join(1, before=-2), ConfigError, "ends before it begins"),
         (lambda app: app.table("a").join(app.table("b")), Unsupported, "two tables"),
+        (lambda app: app.table("a").filter(max), Unsupported, "filters of a table"),
         (lambda app: app.table("a").join(app.table("b"), max, value="json"), Unsupported, "two tables"),
         (lambda app: app.table("a").left_join(app.table("b")), Unsupported, "two tables"),
         (lambda app: app.table("a").outer_join(app.table("b")), Unsupported, "two tables"),

@@ -125,3 +125,16 @@ def test_rows_without_a_key_go_through_a_repartition_to_a_left_join() -> None:
     driver = Driver(app)
     driver.pipe("in", "v", timestamp=1)
     assert said(driver, "out") == [(None, '"v"', 1)]
+
+
+def test_a_stream_becomes_a_table_and_its_values_are_mapped() -> None:
+    app = App("tables")
+    users = app.stream("in", key="string", value="string").to_table("users")
+    users.map_values(lambda record: record.value.upper(), value="string").to_stream().to("out")
+    app.stream("clicks", key="string", value="string").join(users, max, value="string").to("joined")
+    driver = Driver(app)
+    driver.pipe("in", "ada", key="a", timestamp=1)
+    driver.pipe("clicks", "x", key="a", timestamp=2)
+    driver.pipe("in", None, key="a", timestamp=3)
+    assert said(driver, "out") == [(b"a", "ADA", 1), (b"a", None, 3)]
+    assert said(driver, "joined") == [(b"a", "x", 2)]
