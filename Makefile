@@ -82,7 +82,8 @@ test-exhaustive: warm  ## run the whole suite and every case of its matrices: mo
 test-versions: java setup  ## run the tests of the core against a broker, the kills and the rollover on the other versions of Kafka that are trusted (VERSIONS)
 	@for version in $(VERSIONS); do \
 	echo "Apache Kafka $$version"; export SEMEL_KAFKA_VERSION=$$version; \
-	$(BIN)/python -m semel.sandbox && $(SUITE) $(ON_EACH_VERSION) $(ARGS) && $(SUITE) -m exhaustive $(WHOLE_ON_EACH_VERSION) $(ARGS) || exit 1; \
+	case $$version in 4.0.*) lacks="--deselect tests/two_phase --deselect tests/database";; *) lacks=;; esac; \
+	$(BIN)/python -m semel.sandbox && $(SUITE) $(ON_EACH_VERSION) $$lacks $(ARGS) && $(SUITE) -m exhaustive $(WHOLE_ON_EACH_VERSION) $(ARGS) || exit 1; \
 	done
 
 test-spark: VERSIONS = 4.0.5 4.1.4 4.2.1

@@ -68,7 +68,7 @@ class Versions:
         if version < max(low, lowest):
             raise Unsupported(
                 f"the broker at {self.address} speaks {request_type.__name__} versions {low} to {high}; semel needs"
-                f" at least version {lowest}. Nothing was written. Upgrade the broker to Kafka 4.2 or newer."
+                f" at least version {lowest}. Nothing was written. Upgrade the broker to Kafka 4.0 or newer."
             )
         return version
 

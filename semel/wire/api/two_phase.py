@@ -45,7 +45,7 @@ def init_unit(
         if two_phase and not connection.versions.offers_two_phase_commit:
             raise Unsupported(
                 f"the broker at {connection.address} does not offer two-phase commit. Nothing was written. Set"
-                " unstable.api.versions.enable=true and transaction.two.phase.commit.enable=true on every broker (4.2"
+                " unstable.api.versions.enable=true and transaction.two.phase.commit.enable=true on every broker (4.1"
                 ' or newer), or use two_phase="bounded".',
                 tag="TWO_PHASE_OFF",
             )

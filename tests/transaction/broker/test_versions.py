@@ -232,7 +232,7 @@ def test_the_markers_of_prepared_transactions_end_nothing_late(old: Sandbox) -> 
 # ---- refused
 
 
-def test_an_older_version_is_refused_before_anything_is_written(refused: Sandbox) -> None:
+def test_an_old_version_is_refused_before_anything_is_written(refused: Sandbox) -> None:
     job = new_job(refused, "refused", chunks=1)
     with semel.Cluster(job.properties()) as cluster, cluster.producer(job.prefix) as producer:
         with pytest.raises(Unsupported, match=r"(?s)need 2\. Nothing was written; reading works on 3\.9 and newer.*=2"):
@@ -247,7 +247,7 @@ def test_an_older_version_is_refused_before_anything_is_written(refused: Sandbox
     assert [end.result(30).offset for end in ends.values()] == [0] * PARTITIONS
 
 
-def test_an_older_version_can_be_read(refused: Sandbox) -> None:
+def test_an_old_version_can_be_read(refused: Sandbox) -> None:
     raw = Raw(refused.bootstrap_servers)
     with closing(raw), semel.Cluster({"bootstrap.servers": raw.servers}) as cluster:
         written = KafkaProducer(bootstrap_servers=raw.servers)
