@@ -27,7 +27,7 @@ def test_an_old_feature_is_refused_with_the_command() -> None:
         broker(markers=2, feature=1).check_shared_transactions()
 
 
-def test_a_broker_that_takes_late_markers_is_refused() -> None:
+def test_a_broker_before_4_0_is_refused_for_writing_alone() -> None:
     """…for writing, where it also lacks the feature: it is older than 4.0."""
     with pytest.raises(Unsupported, match=r"reading works on 3\.9 and newer\. Upgrade the brokers to 4\.0"):
         broker(markers=1, feature=0).check_shared_transactions()
