@@ -9,6 +9,7 @@
 ``progress_mismatch``  what a refusal says, and the ways out
 ``batch_writer``       one DataFrame in one transaction
 ``columns``            the columns that are written
+``job_version``        the version of a batch job: due, done before, or too low
 ``encode_stage``       rows to record batches, before the shuffle
 ``write_stage``        the tasks that write with tickets
 ``options``            its options

@@ -29,6 +29,7 @@ from semel.spark.metrics.meter import BatchMetrics, BatchOutcome, meter
 from semel.spark.sink import foreach_batch
 from semel.spark.sink.batch_writer import NOT_AGAIN, BatchJob, BatchResult, write_once, write_plain
 from semel.spark.sink.foreach_batch import ForeachBatch, RunState, retried
+from semel.spark.sink.job_version import is_due
 from semel.spark.sink.micro_batch import MicroBatch, Query
 from semel.spark.sink.options import SinkOptions
 from semel.spark.sink.progress_mismatch import OutputCheck, check_job_outputs, output_ids
@@ -272,10 +273,7 @@ class KafkaSink(ForeachBatch[Producer | None]):
         with self._new_producer("batch") as producer:
             before = producer.take_over(self._options.outputs)
             done = before.batch if before is not None else None
-            if version is None:
-                log.warning("no version was given: if this job is run again, its rows are written again")
-            elif done is not None and version <= done:
-                self._already_done(version, done)
+            if not is_due(version, done, self._options.prefix) and version is not None:
                 ids = output_ids(self._client.existing(self._options.outputs))
                 check_job_outputs(before, ids, self._options.prefix, version)
                 measured.outcome = BatchOutcome.SKIPPED
@@ -285,16 +283,6 @@ class KafkaSink(ForeachBatch[Producer | None]):
             progress = Progress(batch=version if version is not None else done, outputs=kept)
             work = BatchJob(df, version or 0, progress, again=True)
             return self._note(measured, self._write(producer, work))
-
-    def _already_done(self, version: int, done: int) -> None:
-        """Refuse an older version than the one that is committed; the same one is skipped, and that is logged."""
-        if version < done:
-            raise ConfigError(
-                f"version {version} of {self._options.prefix!r} is older than {done}, which is committed. Nothing was"
-                " written. Give a higher version for new data.",
-                tag="VERSION_TOO_LOW",
-            )
-        log.info("version %d of %r is committed already: skipped", version, self._options.prefix)
 
     def _note(self, measured: BatchMetrics, totals: BatchResult) -> BatchResult:
         """Log what was written, and whose it is, and count it."""

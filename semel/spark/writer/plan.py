@@ -17,6 +17,7 @@ from uuid import uuid4
 
 from semel.config import ClientConfig
 from semel.errors import ConfigError, Unsupported
+from semel.spark.sink.job_version import is_due
 from semel.spark.sink.micro_batch import PlannedBatch
 from semel.spark.sink.progress_mismatch import Mismatch, OutputCheck, check_job_outputs, output_ids
 from semel.spark.sink.reconcile import Run, reconcile
@@ -122,17 +123,8 @@ def plan_job(options: WriterOptions, columns: tuple[str, ...]) -> BatchPlan:
     reached(WriterStep.TAKEN_OVER, str(options.version))
     done = before.batch if before is not None else None
     version, ids = options.version, output_ids(client.existing(sink.outputs))
-    if version is None:
-        log.warning("no version was given: if this job is run again, its rows are written again")
-    elif done is not None and version < done:
-        raise ConfigError(
-            f"version {version} of {sink.prefix!r} is older than {done}, which is committed. Nothing was written. Give"
-            " a higher version for new data.",
-            tag="VERSION_TOO_LOW",
-        )
-    write = version is None or done is None or version > done
+    write = is_due(version, done, sink.prefix)
     if not write and version is not None:
-        log.info("version %d of %r is committed already: skipped", version, sink.prefix)
         check_job_outputs(before, ids, sink.prefix, version)
     kept = before.outputs if version is None and before is not None else ids
     progress = Progress(batch=version if version is not None else done, outputs=kept)
