@@ -55,13 +55,13 @@ class SemelDataSource(DataSource):
 
     def writer(self, schema: t.StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a batch job. Raises :class:`ConfigError` for wrong options or columns."""
-        from semel.spark.writer.data_source_writer import batch_writer
+        from semel.spark.writer.factory import batch_writer
 
         return batch_writer(self.options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: t.StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Return the writer of a streaming query. Raises as :meth:`writer` does."""
-        from semel.spark.writer.data_source_writer import stream_writer
+        from semel.spark.writer.factory import stream_writer
 
         return stream_writer(self.options, schema)
 

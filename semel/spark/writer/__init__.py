@@ -1,6 +1,7 @@
 """``format("semel")`` as a sink: each task writes in a transaction of its own (DESIGN section 1, "task scope").
 
 =====================  ===============================================================================================
+``factory``            the writer of a batch job or a stream, by its options
 ``data_source_writer`` what Spark calls: the writers of a stream and of a batch job
 ``arrow_stream``       the writer of a stream whose tasks get Arrow batches
 ``row_stream``         the writer of a stream whose tasks get rows: Spark 4.0

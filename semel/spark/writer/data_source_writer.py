@@ -7,24 +7,22 @@ pickles it, so that is when the batch is planned. What travels to tasks is seale
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import types as t
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from semel._version import __version__
-from semel.errors import Unsupported
-from semel.spark.jvm import versions
 from semel.spark.sink.columns import written_columns
 from semel.spark.version_guard import Sealed
 from semel.spark.writer.commit import abort_parts, commit_parts, decision_of
 from semel.spark.writer.options import WriterOptions
-from semel.spark.writer.plan import BatchPlan, plan_job, plan_stream
+from semel.spark.writer.plan import BatchPlan
 from semel.spark.writer.task import Part, write_part
 
-__all__ = ["BatchWriter", "PartMessage", "StreamWriter", "batch_writer", "stream_writer"]
+__all__ = ["BatchWriter", "PartMessage", "StreamWriter"]
 
 
 class PartMessage(Sealed, WriterCommitMessage):
@@ -97,31 +95,6 @@ class StreamWriter(_Planned):
         decision = decision_of(_parts(messages), batch)
         if decision is not None:  # without a message there is nothing to abort by: the next plan does it
             abort_parts(self._options, decision)
-
-
-def batch_writer(given: Mapping[str, str], schema: t.StructType, *, overwrite: bool) -> BatchWriter:
-    """Return the writer of a batch job."""
-    if overwrite:
-        raise Unsupported(
-            'mode("overwrite") cannot replace the records of a topic: Kafka only appends. Nothing was written. Use'
-            ' mode("append").',
-            tag="OVERWRITE",
-        )
-    options = WriterOptions.parse(given)
-    return BatchWriter(options, schema, plan_job)
-
-
-def stream_writer(given: Mapping[str, str], schema: t.StructType) -> DataSourceStreamWriter:
-    """Return the writer of a stream, of the kind that this version of Spark calls."""
-    options = WriterOptions.parse(given)
-    options.for_stream()
-    if versions.current().streams_arrow:
-        from semel.spark.writer.arrow_stream import ArrowStreamWriter
-
-        return ArrowStreamWriter(options, schema, plan_stream)
-    from semel.spark.writer.row_stream import RowStreamWriter
-
-    return RowStreamWriter(options, schema, plan_stream)
 
 
 def _parts(messages: Sequence[Any]) -> list[Part | None]:
