@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from semel.sandbox import Sandbox
+from semel.sandbox.settings import TWO_PHASE_COMMIT
 from semel.steps import OwnerStep, Step, TwoPhaseStep, WriterStep
 from semel.testing.crash import Action, CrashPlan, CrashPoint
 from tests.spark.support.topics_and_drivers import LOCAL_DRIVER, assert_exact, kill_when_all_are_met, new_copy, program
@@ -39,14 +40,24 @@ def _points(steps: list[Step]) -> list[CrashPoint]:
     "rounds", [pytest.param(STEPS[:1], id="sample"), pytest.param(STEPS, id="all", marks=pytest.mark.exhaustive)]
 )
 def test_killed_at_every_step(kafka: Sandbox, tmp_path: Path, rounds: list[list[Step]]) -> None:
+    kill_at(rounds, kafka, tmp_path)
+
+
+@pytest.mark.exhaustive
+def test_killed_at_every_step_with_two_phase_commit(tmp_path: Path) -> None:
+    with Sandbox.start(settings=TWO_PHASE_COMMIT) as brokers:
+        kill_at(STEPS, brokers, tmp_path)
+
+
+def kill_at(rounds: list[list[Step]], brokers: Sandbox, directory: Path) -> None:
     copies = [
-        replace(new_copy(kafka, tmp_path, "writer", rows=ROWS, per_batch=PER_BATCH), task_scope=True)
+        replace(new_copy(brokers, directory, "writer", rows=ROWS, per_batch=PER_BATCH), task_scope=True)
         for _ in range(QUERIES)
     ]
     copies[1::2] = [replace(copy, min_records=PER_BATCH) for copy in copies[1::2]]  # in one task
     for steps in rounds:
-        kill_when_all_are_met(program("copy", *copies), CrashPlan(tmp_path / "plan", *_points(steps)))
-    plan = CrashPlan(tmp_path / "plan")
+        kill_when_all_are_met(program("copy", *copies), CrashPlan(directory / "plan", *_points(steps)))
+    plan = CrashPlan(directory / "plan")
     last = [replace(copy, per_batch=ROWS) for copy in copies]
     assert LOCAL_DRIVER.run_until_done(program("copy", *last), plan, 0) == 0
     for copy in copies:
