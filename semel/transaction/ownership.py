@@ -141,9 +141,6 @@ class Ownership:
         """Return a new :func:`protocol_deadline`."""
         return protocol_deadline(self.client)
 
-    def _part_timeout_ms(self) -> int:
-        return self.client.config.transaction_timeout_ms or min(DEFAULT_TIMEOUT_MS, self.max_timeout_ms)
-
     def settle_timeout(self, deadline: Deadline) -> None:
         """Find the transaction timeout: what was set, else 15 minutes, else the broker's maximum where that is less
         (DESIGN rule 10).
@@ -155,7 +152,8 @@ class Ownership:
         self.timeout_ms = self.timeout_ms or min(DEFAULT_TIMEOUT_MS, self.max_timeout_ms)
         if self._decides_only:
             # a decision that stalls expires before what it decides for: see ``Enlisted``
-            self.timeout_ms = min(self.timeout_ms, decision_timeout_ms(self._part_timeout_ms()))
+            part_timeout_ms = self.client.config.transaction_timeout_ms or min(DEFAULT_TIMEOUT_MS, self.max_timeout_ms)
+            self.timeout_ms = decision_timeout_ms(part_timeout_ms)
 
 
 class _Owned(Protocol):

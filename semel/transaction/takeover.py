@@ -4,9 +4,9 @@ The order matters:
 
 1. InitProducerId: no other owner can commit after it.
 2. A claim, and a read up to it: no committed progress is missed, whichever broker answers.
-3. What the newest progress enlists is committed, and other prepared transactions of its tasks are aborted. They were
-   listed first: a frozen owner must not end what its successor has prepared since.
-4. Markers: no transaction of ours begins before everything that a predecessor left open is settled as decided.
+3. Markers: no transaction of ours begins before everything that a predecessor left open is settled as decided.
+4. What the newest progress enlists is committed, and other prepared transactions of its tasks are aborted. They were
+   listed before step 1: a frozen owner must not end what its successor has prepared since.
 """
 
 from __future__ import annotations

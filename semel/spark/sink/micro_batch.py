@@ -18,7 +18,17 @@ from semel.spark.jvm.values import Execution, OffsetLogEntry, Plan, Settings, So
 from semel.spark.source_offset import SourceOffset, parse
 from semel.transaction.progress.record import KafkaSource, OpaqueSource, Source, TopicEnd
 
-__all__ = ["MicroBatch", "PlannedBatch", "Query", "SourceBatch", "observe", "position", "source_batch", "texts_of"]
+__all__ = [
+    "MicroBatch",
+    "PlannedBatch",
+    "Query",
+    "SourceBatch",
+    "not_logged",
+    "observe",
+    "position",
+    "source_batch",
+    "texts_of",
+]
 
 #: What Spark itself writes into its offset log for a source that has no offset yet.
 NO_OFFSET = "-"
@@ -183,9 +193,9 @@ def observe(df: DataFrame, known: Query | None = None) -> MicroBatch:
 
 def _batch(query: Query, number: int, before: OffsetLogEntry | None, end: OffsetLogEntry | None) -> MicroBatch:
     if end is None:
-        raise _not_logged(query, number)
+        raise not_logged(query.checkpoint, number)
     if before is None and number > 0:
-        raise _not_logged(query, number - 1)
+        raise not_logged(query.checkpoint, number - 1)
     ends = texts_of(end, query.sources)
     starts = texts_of(before, query.sources) if before is not None else tuple(None for _ in query.sources)
     sources = tuple(
@@ -194,9 +204,10 @@ def _batch(query: Query, number: int, before: OffsetLogEntry | None, end: Offset
     return MicroBatch(query, number, sources, starts, ends)
 
 
-def _not_logged(query: Query, batch: int) -> DataLoss:
+def not_logged(checkpoint: str, batch: int) -> DataLoss:
+    """Return the error for a batch that the offset log of a checkpoint lacks."""
     return DataLoss(
-        f"the checkpoint {query.checkpoint} has no offsets/{batch}, so where a batch starts or ends is not known."
+        f"the checkpoint {checkpoint} has no offsets/{batch}, so where a batch starts or ends is not known."
         " Nothing was written. Restore the checkpoint from a backup, or start with a new one and"
         " startingOffsets=committed.",
         tag="CHECKPOINT_DAMAGED",

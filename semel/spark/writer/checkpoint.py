@@ -13,9 +13,9 @@ from pathlib import Path
 
 from pyarrow import fs
 
-from semel.errors import ConfigError, DataLoss, Unsupported
+from semel.errors import ConfigError, Unsupported
 from semel.spark.jvm.values import OffsetLogEntry, SourceInfo
-from semel.spark.sink.micro_batch import SourceBatch, position, source_batch, texts_of
+from semel.spark.sink.micro_batch import SourceBatch, not_logged, position, source_batch, texts_of
 from semel.transaction.progress.record import Source
 
 __all__ = ["Checkpoint"]
@@ -58,13 +58,7 @@ class Checkpoint:
         end = self._entry(batch)
         before = self._entry(batch - 1) if batch > 0 else None
         if end is None or (before is None and batch > 0):
-            missing = batch if end is None else batch - 1
-            raise DataLoss(
-                f"the checkpoint {self._location} has no offsets/{missing}, so where a batch starts or ends is not"
-                " known. Nothing was written. Restore the checkpoint from a backup, or start with a new one and"
-                " startingOffsets=committed.",
-                tag="CHECKPOINT_DAMAGED",
-            )
+            raise not_logged(self._location, batch if end is None else batch - 1)
         infos = _infos(end)
         starts = texts_of(before, infos) if before is not None else (None,) * len(infos)
         ends = texts_of(end, infos)

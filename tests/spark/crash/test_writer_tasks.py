@@ -12,7 +12,14 @@ from semel.steps import OwnerStep, ParticipantStep, TwoPhaseStep, WriterStep
 from semel.testing.crash import Action, CrashPlan, CrashPoint
 from semel.testing.spark.spark_cluster import SparkCluster
 from tests.spark.support.ends_first import EndsFirst
-from tests.spark.support.topics_and_drivers import LOCAL_DRIVER, assert_exact, look, new_copy, program
+from tests.spark.support.topics_and_drivers import (
+    LOCAL_DRIVER,
+    assert_exact,
+    kill_when_all_are_met,
+    look,
+    new_copy,
+    program,
+)
 from tests.support.waiting import PATIENCE_S, wait_for
 
 #: One in each of several batches. Spark starts the tasks of a dead executor again elsewhere.
@@ -46,9 +53,7 @@ def test_a_frozen_part_thaws_in_a_later_batch(kafka: Sandbox, tmp_path: Path, st
     copy = replace(new_copy(kafka, tmp_path, "writer-frozen", rows=600, per_batch=100), task_scope=True)
     point = CrashPoint(step, 3, Action.HANG)
     plan = CrashPlan(tmp_path / "plan", point)
-    with LOCAL_DRIVER.driver(program("copy", copy), plan) as driver:
-        wait_for(lambda: plan.struck(point) or driver.process.poll() is not None, f"{point} to strike")
-        assert plan.struck(point), driver.tail()
+    kill_when_all_are_met(program("copy", copy), plan)
     again = CrashPlan(tmp_path / "again", CrashPoint(WriterStep.TAKEN_OVER, 1, Action.HANG))
     with LOCAL_DRIVER.driver(program("copy", copy), again) as driver:
         wait_for(lambda: again.struck(again.points[0]) or driver.process.poll() is not None, "the next driver")
@@ -62,8 +67,6 @@ def test_control_parts_that_end_before_the_decision_are_doubled(kafka: Sandbox, 
     copy = replace(new_copy(kafka, tmp_path, "writer-control", rows=600, per_batch=100), task_scope=True)
     point = CrashPoint(OwnerStep.PROGRESS_WRITTEN, 3, Action.HANG)  # the owner has not asked for its commit yet
     plan = EndsFirst(tmp_path / "plan", point)
-    with LOCAL_DRIVER.driver(program("copy", copy), plan) as driver:
-        wait_for(lambda: plan.struck(point) or driver.process.poll() is not None, f"{point} to strike")
-        assert plan.struck(point), driver.tail()
+    kill_when_all_are_met(program("copy", copy), plan)
     assert LOCAL_DRIVER.run_until_done(program("copy", copy), CrashPlan(tmp_path / "plan"), 0) == 0
     assert look(copy).duplicated
