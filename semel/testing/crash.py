@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,9 @@ _LOG = "steps.jsonl"
 _POLL_S = 0.01
 #: No test holds a process of a dead program for as long as this.
 _ORPHAN_S = 900.0
+#: Held from the count to the strike. Otherwise a point that is counted in one thread is spent, and never strikes, when
+#: another thread of the same process is struck in between.
+_striking = threading.Lock()
 #: A text in the command line of each of Spark's Java processes: no other java process is ever touched.
 SPARK = "org.apache.spark"
 
@@ -106,10 +110,14 @@ def observe(step: Step, detail: str = "") -> None:
     met = [point for point in points if point.name == step_name(step)]
     if not met:
         return
-    passing = _count(Path(directory), step_name(step), max(point.n for point in met))
-    for point in met:
-        if point.n == passing:
+    with _striking:
+        passing = _count(Path(directory), step_name(step), max(point.n for point in met))
+        struck = [point for point in met if point.n == passing]
+        for point in struck:
             _strike(Path(directory), point)
+    for point in struck:
+        if point.action is Action.HANG:
+            _hang(Path(directory) / f"{point}.go")
 
 
 def _count(directory: Path, name: str, last: int) -> int | None:
@@ -124,11 +132,11 @@ def _count(directory: Path, name: str, last: int) -> int | None:
 
 
 def _strike(directory: Path, point: CrashPoint) -> None:
+    """Say that the point has struck, and end or freeze its victims. A point that holds does not hold here."""
     me = os.getpid()
     java = _spark_processes(point.action)
     _announce(directory, point, [*java, me])
     if point.action is Action.HANG:
-        _hang(directory / f"{point}.go")
         return
     for pid in java:
         os.kill(pid, signal.SIGKILL)
@@ -166,6 +174,15 @@ def _spark_processes(action: Action) -> list[int]:
             f"the crash action {action.value!r} needs a Java process of Spark around process {me}, and there is none"
         )
     return pids
+
+
+def _forget_lock() -> None:
+    global _striking
+    _striking = threading.Lock()
+
+
+# A forked process has none of the threads that may hold it.
+os.register_at_fork(after_in_child=_forget_lock)
 
 
 # ---- outside

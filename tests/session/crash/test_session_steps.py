@@ -10,7 +10,10 @@ import itertools
 import json
 import os
 import signal
-from contextlib import ExitStack, closing
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -89,20 +92,50 @@ def assert_whole(job: SessionJob) -> None:
         assert not any(opened.values())
 
 
-def come_to(job: SessionJob, total: int) -> None:
+def come_to(job: SessionJob, total: int, given_up: Callable[[], bool] = lambda: False) -> None:
     with Client(ClientConfig.parse({"bootstrap.servers": job.servers})) as client:
-        wait_for(lambda: position(client, job) >= total, f"the group at {total}")
+        wait_for(lambda: given_up() or position(client, job) >= total, f"the group at {total}")
 
 
 def test_killed_at_every_step(broker: Sandbox, nursery: Nursery, tmp_path: Path) -> None:
-    """One of two static workers is killed at each step and started again, the other one goes on."""
-    job = new_job(broker, 6000)
+    """One of two static workers is killed at each step and started again, the other one goes on.
+
+    The source is filled until all points have struck: the other one may take everything while one starts again.
+    """
+    job = replace(new_job(broker, 0), total_file=str(tmp_path / "total"))
     one, other = replace(job, instance="one"), replace(job, instance="other")
     plan = CrashPlan(tmp_path / "plan", *(CrashPoint(step, 2) for step in STEPS))
-    with closing(nursery.start(other, CrashPlan(tmp_path / "other"), tmp_path / "other.log")) as running:
+    with (
+        closing(nursery.start(other, CrashPlan(tmp_path / "other"), tmp_path / "other.log")) as running,
+        filled_until_all_struck(job, plan) as filling,
+    ):
         assert nursery.run_until_done(one, plan, len(STEPS), tmp_path / "log") == len(STEPS)
         assert running.wait() == 0, running.said()
-    assert_whole(job)
+    assert_whole(replace(job, total=filling.result()))
+
+
+@contextmanager
+def filled_until_all_struck(job: SessionJob, plan: CrashPlan) -> Iterator[Future[int]]:
+    """Keep rows in the source until all points of the plan have struck. The result is their number."""
+    given_up = threading.Event()
+
+    def fill_on() -> int:
+        filled = 0
+        while not (enough := all(map(plan.struck, plan.points))) and not given_up.is_set():
+            fill(job, filled, filled + 1000)
+            filled += 1000
+            come_to(job, filled - 500, given_up.is_set)
+        if enough:
+            unfinished = plan.directory / "total"
+            unfinished.write_text(str(filled))
+            unfinished.rename(str(job.total_file))
+        return filled
+
+    with ThreadPoolExecutor(1) as thread:
+        try:
+            yield thread.submit(fill_on)
+        finally:
+            given_up.set()
 
 
 def test_frozen_through_a_rebalance_at_each_step(broker: Sandbox, nursery: Nursery, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
 from confluent_kafka import Producer
@@ -20,6 +21,8 @@ PARTITIONS = 4
 class SessionJob:
     """The job of a session: what is copied where, and until which sum of the group's offsets.
 
+    With ``total_file`` the test says the sum later: a worker goes on until the file is there and its sum is reached.
+
     ``mode`` is ``exact``, or ``ahead``: positions are committed before the rows that they belong to, or ``outside``:
     rows are written outside of the transaction, before it.
     """
@@ -34,6 +37,7 @@ class SessionJob:
     chunk: int = 50
     session_timeout_ms: int = 2_000
     transaction_timeout_ms: int = 2_000
+    total_file: str | None = None
 
     def properties(self) -> dict[str, object]:
         return {
@@ -41,6 +45,14 @@ class SessionJob:
             "transaction.timeout.ms": self.transaction_timeout_ms,
             "fetch.max.wait.ms": 50,
         }
+
+
+def is_done(client: Client, job: SessionJob) -> bool:
+    """Return True if the group has committed all that the job asks for."""
+    if job.total_file is None:
+        return position(client, job) >= job.total
+    total = Path(job.total_file)
+    return total.exists() and position(client, job) >= int(total.read_text())
 
 
 def position(client: Client, job: SessionJob) -> int:
@@ -68,7 +80,7 @@ def run(job: SessionJob) -> None:
         while True:
             batch = session.poll(0.1)
             if batch is None:
-                if position(client, job) >= job.total:
+                if is_done(client, job):
                     return
                 continue
             if job.mode == "ahead":

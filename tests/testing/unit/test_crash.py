@@ -102,6 +102,38 @@ def test_the_nth_passing_is_counted_over_restarts(tmp_path: Path) -> None:
     assert details == ["round 0", "round 1", "round 1", "round 2", "round 2", "round 2", "round 3"]
 
 
+TWO_THREADS = """
+import threading
+from semel.steps import OwnerStep, reached
+from semel.testing import crash
+
+counted, count = threading.Event(), crash._count
+
+def count_and_wait(directory, name, last):
+    number = count(directory, name, last)
+    if name == "OwnerStep.BEGUN" and number == 1:
+        counted.set()
+        threading.Event().wait(0.5)
+    return number
+
+crash._count = count_and_wait
+
+def other():
+    counted.wait()
+    reached(OwnerStep.COMMIT_SENT)
+
+threading.Thread(target=other, daemon=True).start()
+reached(OwnerStep.BEGUN)
+counted.set()
+reached(OwnerStep.COMMIT_SENT)
+"""
+
+
+def test_a_point_counted_while_another_thread_is_struck_is_not_spent(tmp_path: Path) -> None:
+    plan = CrashPlan(tmp_path / "plan", CrashPoint(OwnerStep.BEGUN), CrashPoint(OwnerStep.COMMIT_SENT))
+    assert run_until_done([sys.executable, "-c", TWO_THREADS], plan, 2) == 2
+
+
 def test_of_many_processes_exactly_one_is_struck(tmp_path: Path) -> None:
     point = CrashPoint(OwnerStep.BEGUN, 5)
     plan = CrashPlan(tmp_path, point)
