@@ -17,9 +17,13 @@ from rich.table import Table
 from model import settings, two_phase_settings
 from model.explore import AnySetting, Result, explore, walk
 from model.replay import Refused, replay
+from model.task_scope import settings as task_scope_settings
 from model.trace import lines
 from semel.testing.step_log import read
 
+_SHORT = (*settings.SHORT, *two_phase_settings.SHORT, *task_scope_settings.SHORT)
+_CONTROLS = (*settings.CONTROLS, *two_phase_settings.CONTROLS, *task_scope_settings.CONTROLS)
+_WALKS = (*settings.WALKS, *two_phase_settings.WALKS, *task_scope_settings.WALKS)
 _LOG_WIDTH = 150
 #: How long one setting is walked before the next one's turn comes.
 _TURN_S = 20.0
@@ -56,12 +60,12 @@ def main(
     good = _shown(
         console,
         "the procedure",
-        (explore(setting) for setting in _chosen((*settings.SHORT, *two_phase_settings.SHORT), only)),
+        (explore(setting) for setting in _chosen(_SHORT, only)),
     )
     good &= _shown(
         console,
         "controls: each must be found",
-        (explore(setting) for setting in _chosen((*settings.CONTROLS, *two_phase_settings.CONTROLS), only)),
+        (explore(setting) for setting in _chosen(_CONTROLS, only)),
         controls=True,
     )
     if minutes or only:
@@ -69,7 +73,9 @@ def main(
         long = (explore(setting, seconds=max(1.0, half - time.monotonic())) for setting in _chosen(settings.LONG, only))
         good &= _shown(console, "the procedure, longer", long)
         good &= _shown(
-            console, "random walks", _walks(seed, end, _chosen((*settings.WALKS, *two_phase_settings.WALKS), only))
+            console,
+            "random walks",
+            _walks(seed, end, _chosen(_WALKS, only)),
         )
     raise typer.Exit(not good)
 

@@ -13,13 +13,14 @@ from typing import Any, Protocol
 from model.broker import Wrong
 from model.check import ends, wrong_at_the_end
 from model.faults import Move, moves
+from model.task_scope.scene import Tasks, TaskScope
 from model.two_phase import Prepares, TwoPhase
 from model.world import Program, Setting, first_world
 from semel.steps import Step
 
 __all__ = ["AnySetting", "Found", "Result", "explore", "system_of", "walk", "walk_once"]
 
-AnySetting = Setting | Prepares
+AnySetting = Setting | Prepares | Tasks
 
 #: A walk that goes on for longer than this many moves is given up and reported.
 _LONGEST = 1_500
@@ -64,7 +65,9 @@ class _Owners:
 
 
 def system_of(setting: AnySetting) -> System:
-    """Return the system of a setting: the owners of one id, or prepared transactions and a database."""
+    """Return the system of a setting: the owners of one id, prepared transactions and a database, or task scope."""
+    if isinstance(setting, Tasks):
+        return TaskScope(setting)
     return TwoPhase(setting) if isinstance(setting, Prepares) else _Owners(setting)
 
 
