@@ -127,7 +127,7 @@ def _struck_or_ended(plan: CrashPlan, point: CrashPoint, driver: Program) -> boo
 
 def _wait_struck(plan: CrashPlan, driver: Program) -> None:
     for point in plan.points:
-        wait_for(partial(_struck_or_ended, plan, point, driver), driver.tail, 120)
+        wait_for(partial(_struck_or_ended, plan, point, driver), driver.tail)
         assert plan.struck(point), driver.tail()
 
 
@@ -160,6 +160,6 @@ def _all_dead(pids: list[int]) -> bool:
 def _finish(lines: Lines, appending: Appending, driver: Program) -> None:
     """Let all lines arrive, the last appended one too, and have the worker end as Ctrl-C does."""
     appending.stop()
-    wait_for(lines.all_arrived, driver.tail, 120)
+    wait_for(lines.all_arrived, driver.tail)
     driver.process.send_signal(signal.SIGINT)
     assert driver.wait(60) == 0, driver.tail()

@@ -48,8 +48,8 @@ IN_A_TASK: dict[Step, int] = {
     ParticipantStep.RECEIPT: 12,
 }
 ALL: list[Step] = [*IN_THE_DRIVER, *IN_A_TASK]
-#: Before and after what a round commits, and in the middle of a task.
-SAMPLE: list[Step] = [MirrorStep.COPIED, MirrorStep.COMMITTED, MirrorStep.WRITTEN, ParticipantStep.RECEIPT]
+#: Behind the commit of a round, and in the middle of a task.
+SAMPLE: list[Step] = [MirrorStep.COMMITTED, MirrorStep.WRITTEN]
 
 
 #: Where there are groups, and heartbeats.

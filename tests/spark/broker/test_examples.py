@@ -24,6 +24,7 @@ def example(name: str, kafka: Sandbox, *arguments: str) -> list[str]:
     return [sys.executable, str(EXAMPLES / name), kafka.bootstrap_servers, *arguments]
 
 
+@pytest.mark.exhaustive  # its sample is the demo, which is killed in the same way
 def test_pipeline(kafka: Sandbox, tmp_path: Path) -> None:
     """By the crash test that users are shown: a worker and the driver are killed on the way."""
     runpy.run_path(str(EXAMPLES / "test_pipeline_crash.py"))["test_not_one_order_is_lost_or_doubled"](kafka, tmp_path)

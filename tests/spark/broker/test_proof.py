@@ -135,6 +135,7 @@ def test_what_was_computed_twice_in_front_of_the_writing_stage_is_not_committed(
     assert "written in 1 retries" in said
 
 
+@pytest.mark.exhaustive  # its sample is the stage that ran again
 def test_what_a_first_try_has_left_in_shuffles_is_not_used(twices: Twices, tmp_path: Path) -> None:
     """Spark keeps what RDDs have shuffled as long as they live: a second try in the same call would go on from there,
     and so would a second call.

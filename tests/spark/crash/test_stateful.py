@@ -133,19 +133,24 @@ def test_as_if_nothing_had_failed(
 
 
 @pytest.mark.parametrize(
-    "kills", [pytest.param(KILLS[1:], id="sample"), pytest.param(KILLS, id="all", marks=pytest.mark.exhaustive)]
+    ("names", "kills"),
+    [
+        pytest.param((TOGETHER[0], TOGETHER[-1]), KILLS[1:], id="sample"),
+        pytest.param(TOGETHER, KILLS, id="all", marks=pytest.mark.exhaustive),
+    ],
 )
 def test_drivers_and_workers_are_killed(
     kafka: Sandbox,
     source: str,
     calm: Callable[[Plan], list[str]],
     tmp_path: Path,
+    names: tuple[str, ...],
     kills: tuple[tuple[CrashPoint, ...], ...],
 ) -> None:
     """Several of them in one application, each of which lives through what kills the others too."""
-    outputs = {name: create(kafka, "stateful-killed", 3) for name in TOGETHER}
+    outputs = {name: create(kafka, "stateful-killed", 3) for name in names}
     job = Stateful(kafka.bootstrap_servers, source, outputs, str(tmp_path / "killed"))
-    turned = replace(job, outputs={name: outputs[name] for name in (TOGETHER[-1], *TOGETHER[:-1])})
+    turned = replace(job, outputs={name: outputs[name] for name in (names[-1], *names[:-1])})
     for number, (one, points) in enumerate(zip((job, turned)[-len(kills) :], kills, strict=True)):
         kill_when_all_are_met(program("stateful", one), CrashPlan(tmp_path / f"kill-{number}", *points))
     assert LOCAL_DRIVER.run_until_done(program("stateful", turned), CrashPlan(tmp_path / "last", WORKER), 0) == 0
