@@ -22,6 +22,7 @@ __all__ = ["Checkpoint"]
 
 #: What Spark's users write, and what pyarrow calls it.
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
+_NO_CLIENT = "HDFS needs Hadoop's native client (libhdfs), and JAVA_HOME and CLASSPATH as in pyarrow's page on HDFS"
 
 
 class Checkpoint:
@@ -32,6 +33,8 @@ class Checkpoint:
         try:
             self._files, self._root = fs.FileSystem.from_uri(_uri(location))
         except (OSError, ValueError) as error:
+            if location.startswith("hdfs:") and "Unable to load" in str(error):
+                raise self._unreadable(_NO_CLIENT) from None
             raise self._unreadable(f"{type(error).__name__}: {error}") from None
 
     def query(self) -> str:

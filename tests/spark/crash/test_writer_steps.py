@@ -49,9 +49,14 @@ def test_killed_at_every_step_with_two_phase_commit(tmp_path: Path) -> None:
         kill_at(STEPS, brokers, tmp_path)
 
 
-def kill_at(rounds: list[list[Step]], brokers: Sandbox, directory: Path) -> None:
+@pytest.mark.exhaustive
+def test_killed_at_steps_with_sixteen_tasks(kafka: Sandbox, tmp_path: Path) -> None:
+    kill_at(STEPS[:2], kafka, tmp_path, inputs=16)
+
+
+def kill_at(rounds: list[list[Step]], brokers: Sandbox, directory: Path, *, inputs: int = 2) -> None:
     copies = [
-        replace(new_copy(brokers, directory, "writer", rows=ROWS, per_batch=PER_BATCH), task_scope=True)
+        replace(new_copy(brokers, directory, "writer", rows=ROWS, per_batch=PER_BATCH, inputs=inputs), task_scope=True)
         for _ in range(QUERIES)
     ]
     copies[1::2] = [replace(copy, min_records=PER_BATCH) for copy in copies[1::2]]  # in one task

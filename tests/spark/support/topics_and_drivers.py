@@ -81,10 +81,18 @@ def produce(
 
 
 def new_copy(
-    kafka: Sandbox, directory: Path, name: str, *, rows: int, per_batch: int, outputs: int = 3, **sink: str
+    kafka: Sandbox,
+    directory: Path,
+    name: str,
+    *,
+    rows: int,
+    per_batch: int,
+    outputs: int = 3,
+    inputs: int = 2,
+    **sink: str,
 ) -> Copy:
     """Topics of its own, with rows in the source."""
-    source, target = create(kafka, f"{name}-in", 2), create(kafka, f"{name}-out", outputs)
+    source, target = create(kafka, f"{name}-in", inputs), create(kafka, f"{name}-out", outputs)
     produce(kafka, source, range(rows))
     return Copy(
         kafka.bootstrap_servers,
