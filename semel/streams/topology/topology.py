@@ -95,6 +95,8 @@ class Sink(Node):
     internal: bool = False
     pack: Callable[[Any], Any] | None = None
     partitions: int | None = None
+    #: Whether the node before it drops rows without a key, for this topic alone.
+    drops_null_keys: bool = False
     #: Names the topic of each row, where a function does. ``topic`` is empty then.
     choose: Callable[[Any], list[str]] | None = None
     #: How windows are written in the keys of rows that have some.
