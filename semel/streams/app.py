@@ -10,6 +10,7 @@ from semel.errors import ConfigError, Unsupported
 from semel.serdes.serde import Serde, check_serde
 from semel.streams.dsl.stream import Stream
 from semel.streams.dsl.table import Table
+from semel.streams.handlers import handlers_of
 from semel.streams.metrics import WorkerCounts
 from semel.streams.settings import Settings, is_caching
 from semel.streams.state.state_store import StoreSpec
@@ -35,6 +36,7 @@ class App:
         self.topology = Topology(application_id)
         self.properties = dict(properties)
         self.topology.caching = is_caching(properties)
+        self.topology.handlers = handlers_of(properties)
         #: What its worker has done in this process.
         self.counts = WorkerCounts()
         self._stop = threading.Event()
