@@ -16,6 +16,7 @@ from semel.records.partitioner import partition_of
 from semel.streams.nodes.folds import Entries
 from semel.streams.nodes.keyed_windows import KeyedAggregate
 from semel.streams.nodes.stateful import Aggregate, TableSource, value_reader
+from semel.streams.nodes.tables.aggregate import TableAggregate
 from semel.streams.state.state_store import StoreSpec
 from semel.streams.topology.topology import Topology
 from semel.wire.client import Client
@@ -59,7 +60,7 @@ class _Kept:
 def _find(topology: Topology, store: str) -> _Kept:
     there = {}
     for node in topology.nodes:
-        if isinstance(node.operate, Aggregate | KeyedAggregate):
+        if isinstance(node.operate, Aggregate | KeyedAggregate | TableAggregate):
             there[node.operate.spec.name] = _Kept(node.operate.spec, node.operate.fold.columns)
         elif isinstance(node.operate, TableSource):
             there[node.operate.spec.name] = _Kept(node.operate.spec, value_reader(node.operate.value))

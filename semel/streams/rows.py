@@ -21,6 +21,7 @@ from semel.streams.state.backend import DamagedStore
 
 __all__ = [
     "ORIGIN",
+    "UNFIT",
     "WINDOW",
     "Record",
     "calling",
@@ -42,7 +43,7 @@ ORIGIN = ("topic", "partition", "offset")
 _CARRIED = ("timestamp", *ORIGIN)
 WINDOW = ("window_start", "window_end")
 #: What a value that does not fit its serialisation raises.
-_UNFIT = (ValueError, TypeError, OverflowError, pa.ArrowException)
+UNFIT = (ValueError, TypeError, OverflowError, pa.ArrowException)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ def first_wrong(values: Any, take: Callable[[Any], Any]) -> tuple[int, str]:
     for at in range(len(values)):
         try:
             take(values[at : at + 1])
-        except _UNFIT as error:
+        except UNFIT as error:
             return at, str(error).splitlines()[0][:100]
     return 0, "it does not fit"
 
@@ -153,7 +154,7 @@ def returned(values: list[Any], serde: Serde, name: str, where: Callable[[int], 
     """
     try:
         return from_python(values, serde)
-    except _UNFIT:
+    except UNFIT:
         at, said = first_wrong(values, lambda one: from_python(one, serde))
         raise ConfigError(
             f"the function of {name} returned what is not {serde} for {where(at)}: {said}. Nothing of this transaction"

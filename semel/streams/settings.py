@@ -11,6 +11,7 @@ from semel.config import ClientConfig
 from semel.errors import ConfigError
 from semel.settings import not_yet, read_settings
 from semel.settings.fields import read_fields, setting, table_of
+from semel.streams.handlers import Handlers
 
 __all__ = ["Settings", "is_caching"]
 
@@ -52,7 +53,8 @@ class Settings:
                 tag="WRONG_VALUE",
             )
         values = read_fields(cls, properties, _NOTHING)
-        own = {*table_of(cls), *_FIXED, "application.id"}
+        handlers = table_of(Handlers)
+        own = {*table_of(cls), *handlers, *(f"default.{name}" for name in handlers), *_FIXED, "application.id"}
         client = ClientConfig.parse({name: value for name, value in properties.items() if name not in own}, "", own)
         timeout = client.transaction_timeout_ms or _TRANSACTION_MS
         if values["commit_interval_ms"] > timeout:

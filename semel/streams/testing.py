@@ -28,6 +28,7 @@ from semel.streams.rows import times as times_of
 from semel.streams.state.backend import Memory
 from semel.streams.state.state_store import StateStore
 from semel.streams.topology.topology import Source
+from semel.streams.worker.bad_records import check_handlers
 from semel.streams.worker.task import Task
 
 __all__ = ["Driver"]
@@ -38,6 +39,7 @@ class Driver:
 
     def __init__(self, app: App, *, start_ms: int = 0) -> None:
         self._topology = app.topology
+        check_handlers(app.topology)
         self._now = start_ms
         self._output: dict[str, list[Record]] = defaultdict(list)
         self._offsets: dict[str, int] = defaultdict(int)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from semel.connect.settings.connector_config import ConnectorConfig
 from semel.errors import ConfigError
-from semel.records.record_headers import HEADERS
+from semel.records.dead_letters import dead_letter, shown
 from semel.serdes.text import as_bytes
 
 __all__ = ["dead_letters"]
@@ -40,8 +40,8 @@ def _letter(
 ) -> pa.Table:
     topic, part, error = letter
     record = part[0] if isinstance(part, list) else None
-    key = _shown(record.key if record is not None else _first(part, "key"))
-    value = _shown(record.value if record is not None else _first(part, "value"))
+    key = shown(record.key if record is not None else _first(part, "key"))
+    value = shown(record.value if record is not None else _first(part, "value"))
     context = {
         "__connect.errors.topic": topic,
         "__connect.errors.connector.name": config.name,
@@ -49,14 +49,8 @@ def _letter(
         "__connect.errors.exception.class.name": f"{type(error).__name__}.{error.tag}",
         "__connect.errors.exception.message": error.message,
     }
-    headers = [{"key": name, "value": _shown(value)} for name, value in context.items()]
-    made = _table(key, value, headers if config.dead_letter_headers else [])
-    return made if refusal(made) is None else _table(None, None, headers)
-
-
-def _table(key: bytes | None, value: bytes | None, headers: list[dict[str, Any]]) -> pa.Table:
-    columns = {"key": pa.array([key], pa.binary()), "value": pa.array([value], pa.binary())}
-    return pa.table({**columns, "headers": pa.array([headers], HEADERS)})
+    made = dead_letter(key, value, context if config.dead_letter_headers else {})
+    return made if refusal(made) is None else dead_letter(None, None, context)
 
 
 def _first(table: pa.Table, name: str) -> Any:
@@ -65,13 +59,3 @@ def _first(table: pa.Table, name: str) -> Any:
     column = table.column(name)
     # a source's text may be none
     return (as_bytes(column) if column.type in (pa.string(), pa.large_string()) else column)[0].as_py()
-
-
-def _shown(value: Any) -> bytes | None:
-    if value is None or isinstance(value, bytes):
-        return value
-    try:
-        text = str(value)
-    except (ValueError, RecursionError):  # a whole number of thousands of digits, or lists in lists
-        text = f"a {type(value).__name__} that is too large or too deep to be shown"
-    return text.encode(errors="replace")

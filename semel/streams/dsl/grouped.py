@@ -15,6 +15,8 @@ from semel.streams.nodes.folds import Columns, Count, Fold
 from semel.streams.nodes.function_fold import Python
 from semel.streams.nodes.keyed_windows import KeyedAggregate
 from semel.streams.nodes.stateful import Aggregate
+from semel.streams.nodes.tables.old_values import OldValues
+from semel.streams.nodes.tables.view import StoreView
 from semel.streams.state.state_store import StoreSpec
 from semel.streams.topology.topology import Node, Operator
 from semel.streams.windows.kind import WindowKind, Windows, WindowsOfKey
@@ -106,17 +108,21 @@ class GroupedStream:
             )
         else:
             spec = StoreSpec(named, holds=holds)
+        old = OldValues()
         operate: Operator
         if isinstance(self.windows, WindowsOfKey):
-            operate = KeyedAggregate(name, spec, folding, stream.key, self.windows, topology.dropped, topology.caching)
+            operate = KeyedAggregate(
+                name, spec, folding, stream.key, self.windows, topology.dropped, topology.caching, old
+            )
         else:
             assert self.windows is None or isinstance(self.windows, Windows)
             operate = Aggregate(
-                name, spec, folding, stream.key, self.windows, topology.dropped, topology.caching, self.on_close
+                name, spec, folding, stream.key, self.windows, topology.dropped, topology.caching, old, self.on_close
             )
         by_record = isinstance(folding, Python)
         node = topology.add(Node(name, (stream.node,), operate, (spec,), by_record=by_record))
-        return Table(topology, node, stream.key, value, spec, folding.columns, self.windows)
+        view = StoreView(spec, stream.key, folding.columns)
+        return Table(topology, node, stream.key, value, spec, folding.columns, view, old, self.windows)
 
 
 class WindowedStream(GroupedStream):

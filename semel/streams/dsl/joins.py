@@ -40,8 +40,7 @@ def join_table(stream: Stream, table: Table, joiner: Joiner, value: Serde, kind:
     """Join each record with the table's value for its key."""
     if table.windows is not None:
         raise later("joins with a table of windows", "Write it to a topic, and read that as a table")
-    if table.derived:
-        raise later("joins with a table after suppress, filter or map_values", "Put to_stream().to_table() there")
+    view = table.readable("joins")
     check_serde(value, "join")
     before = _together(stream)
     topology = stream.topology
@@ -55,8 +54,8 @@ def join_table(stream: Stream, table: Table, joiner: Joiner, value: Serde, kind:
             tag="NO_COLUMN",
         )
     serdes = (stream.key, stream.value)
-    join = Join(name, table.spec, table.read, serdes, table.value, kind.left, joiner, value, topology.dropped)
-    node = Node(name, (before,), join, (table.spec,), by_record=joiner is not None, reads_only=True)
+    join = Join(name, table.spec.name, view, serdes, table.value, kind.left, joiner, value, topology.dropped)
+    node = Node(name, (before,), join, view.specs, by_record=joiner is not None, reads_only=True)
     node = topology.add(node)
     if kind.left:
         keep_null_keys(topology, node)

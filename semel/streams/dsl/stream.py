@@ -20,7 +20,6 @@ from semel.streams.dsl.joins import Joiner, JoinKind, join_streams, join_table
 from semel.streams.dsl.refused import later
 from semel.streams.dsl.table import Table
 from semel.streams.nodes import stateless
-from semel.streams.nodes.stateful import TableSource, value_reader
 from semel.streams.processor.processor import Processing, Supplier
 from semel.streams.processor.stores import StoreBuilder
 from semel.streams.rows import Record
@@ -151,9 +150,7 @@ class Stream:
         store = name or topology.name("KSTREAM-TOTABLE-STATE-STORE-")
         stream = self._repartitioned(node) if self.rekeyed else self
         spec = StoreSpec(store, holds="the newest value by key")
-        operate = TableSource(node, spec, self.key, self.value, topology.dropped, topology.caching)
-        kept = topology.add(Node(node, (stream.node,), operate, (spec,)))
-        return Table(topology, kept, self.key, self.value, spec, value_reader(self.value))
+        return Table.of_topic(topology, node, stream.node, self.key, self.value, spec)
 
     def filter(self, condition: Condition) -> Stream:
         """Keep what a function of single records, or an expression of ``pyarrow.compute``, says yes to."""

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
 
 from semel.errors import ConfigError
 from semel.serdes.serde import Serde, check_serde
+from semel.streams.dsl.grouped_table import GroupedTable, regrouped
 from semel.streams.dsl.refused import later
 from semel.streams.dsl.suppressed import Suppressed
+from semel.streams.dsl.table_joins import join_tables
 from semel.streams.nodes.folds import Entries
-from semel.streams.nodes.stateful import value_reader
+from semel.streams.nodes.stateful import TableSource, value_reader
 from semel.streams.nodes.suppress import Suppress, ValueForm
-from semel.streams.nodes.table_values import mapping_table_values
+from semel.streams.nodes.tables.join import TableJoiner
+from semel.streams.nodes.tables.old_values import OldValues
+from semel.streams.nodes.tables.values import (
+    TableValues,
+    dropping_old_values,
+    filtering_table_values,
+    mapping_table_values,
+)
+from semel.streams.nodes.tables.view import DerivedView, StoreView, View
 from semel.streams.rows import Record
 from semel.streams.state.state_store import StoreSpec
 from semel.streams.topology.topology import Node, Operator, Topology
@@ -24,6 +36,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Table"]
 
+#: A function of single records, or an expression of ``pyarrow.compute``.
+Condition = Callable[[Record], Any] | Any
+
 
 @dataclass(frozen=True)
 class Table:
@@ -33,25 +48,53 @@ class Table:
     node: Node
     key: Serde
     value: Serde
+    #: The store of its values, or of those that they are made of.
     spec: StoreSpec
     read: Callable[[Entries], dict[str, Any]]
+    #: What it has for a key. None after suppress.
+    view: View | None
+    old: OldValues
     windows: WindowKind | None = None
-    #: Whether its values are not those of its store.
-    derived: bool = False
+
+    @classmethod
+    def of_topic(cls, topology: Topology, name: str, before: Node, key: Serde, value: Serde, spec: StoreSpec) -> Table:
+        """Return the table of the newest rows of a node, and add its node ``name``."""
+        old, read = OldValues(), value_reader(value)
+        operate = TableSource(name, spec, key, value, topology.dropped, topology.caching, old)
+        node = topology.add(Node(name, (before,), operate, (spec,), keeps_key=True))
+        return cls(topology, node, key, value, spec, read, StoreView(spec, key, read), old)
 
     def to_stream(self) -> Stream:
         """Return its changes. Of windows, rows have the columns ``window_start`` and ``window_end``."""
         from semel.streams.dsl.stream import Stream
 
         name = self.topology.name("KTABLE-TOSTREAM-")
-        stream = Stream(self.topology, self.topology.add(Node(name, (self.node,))), self.key, self.value)
+        node = Node(name, (self.node,), dropping_old_values, keeps_key=True, keeps_origin=True)
+        stream = Stream(self.topology, self.topology.add(node), self.key, self.value)
         return replace(stream, window_keys=self.windows.keys, windowed=True) if self.windows else stream
 
-    def filter(self, *_: object, **__: object) -> NoReturn:
-        """Not there yet: raises :class:`Unsupported`."""
-        raise later("filters of a table", "Use map_values() with a function that returns None, or to_stream().filter()")
+    def filter(self, condition: Condition) -> Table:
+        """Keep the keys whose value meets a function of single records, or an expression of ``pyarrow.compute``. The
+        others are deleted from the table.
+        """
+        return self._filtered(condition, negated=False)
 
-    filter_not = filter
+    def filter_not(self, condition: Condition) -> Table:
+        """Delete the keys whose value meets a function of single records, or an expression of ``pyarrow.compute``."""
+        return self._filtered(condition, negated=True)
+
+    def _filtered(self, condition: Condition, *, negated: bool) -> Table:
+        self.readable("filters")
+        given = (self.key, self.value)
+        made = self._with_values(
+            "KTABLE-FILTER-",
+            lambda name: filtering_table_values(condition, name, given, negated=negated),
+            self.value,
+            skips=True,
+            by_record=not isinstance(condition, pc.Expression),
+        )
+        made.old.ask()
+        return made
 
     def map_values(self, function: Callable[[Record], Any], *, value: Serde = "json") -> Table:
         """Apply a function of single records, which returns a new value. Deletions stay."""
@@ -60,19 +103,47 @@ class Table:
             "KTABLE-MAPVALUES-", lambda name: mapping_table_values(function, name, given, value), value
         )
 
-    def _with_values(self, prefix: str, operate: Callable[[str], Operator], value: Serde) -> Table:
+    def _with_values(
+        self,
+        prefix: str,
+        operate: Callable[[str], Operator],
+        value: Serde,
+        *,
+        skips: bool = False,
+        by_record: bool = True,
+    ) -> Table:
         check_serde(value, prefix.strip("-"))
         name = self.topology.name(prefix)
+        self.has_values(name)
+        of_values, old = operate(name), OldValues(self.old)
+        node = Node(name, (self.node,), TableValues(of_values, old, skips), keeps_key=True, keeps_origin=True)
+        node.by_record = by_record
+        read = self.read if value == self.value else value_reader(value)
+        view = None if self.view is None else DerivedView(self.view, of_values)
+        return replace(self, node=self.topology.add(node), value=value, read=read, view=view, old=old)
+
+    def has_values(self, name: str) -> None:
+        """Raise :class:`ConfigError` for a table of columns, which the node ``name`` cannot work on."""
         if "value" not in self.read([]):
             raise ConfigError(
                 f"{name} works on values, and table {self.spec.name!r} has columns of its own. Nothing was read. Put"
                 " to_stream() and map_batches() there.",
                 tag="NO_COLUMN",
             )
-        node = Node(name, (self.node,), operate(name), by_record=True, keeps_key=True, keeps_origin=True)
-        self.topology.add(node)
-        read = self.read if value == self.value else value_reader(value)
-        return replace(self, node=node, value=value, read=read, derived=True)
+
+    def readable(self, what: str) -> View:
+        """Return its view. Raise :class:`Unsupported` where it has none."""
+        if self.view is None:
+            raise later(f"{what} of a table after suppress", "Put to_stream().to_table() there")
+        return self.view
+
+    def group_by(
+        self, function: Callable[[Record], tuple[Any, Any]], *, key: Serde = "string", value: Serde = "json"
+    ) -> GroupedTable:
+        """Group by another key: a function of single records returns a key and a value. An update takes what the old
+        value gave out of its group, and puts what the new one gives in.
+        """
+        return regrouped(self, function, key, value)
 
     def suppress(self, suppressed: Suppressed, *, name: str | None = None) -> Table:
         """Let updates wait, and hand on the newest of each key. ``name`` names the store.
@@ -95,10 +166,17 @@ class Table:
         form = ValueForm(self.value, {column: array.type for column, array in self.read([]).items()})
         spec = StoreSpec(store, holds=f"updates that wait {wait} ms ({self.spec.holds})")
         operate = Suppress(node, spec, self.key, form, windows, wait, suppressed.max_records)
-        return replace(self, node=topology.add(Node(node, (self.node,), operate, (spec,))), derived=True)
+        node_after = topology.add(Node(node, (self.node,), operate, (spec,)))
+        return replace(self, node=node_after, view=None, old=OldValues())
 
-    def join(self, *_: object, **__: object) -> NoReturn:
-        """Not there yet: raises :class:`Unsupported`."""
-        raise later("joins of two tables", "Join a stream with a table")
+    def join(self, other: Table, joiner: TableJoiner, *, value: Serde = "json") -> Table:
+        """Join the values of keys that both tables have. ``joiner`` gets both values."""
+        return join_tables(self, other, joiner, value, left=False, right=False)
 
-    left_join = outer_join = join
+    def left_join(self, other: Table, joiner: TableJoiner, *, value: Serde = "json") -> Table:
+        """Join the values of this table's keys. ``joiner`` gets both values, the second one None if it is missing."""
+        return join_tables(self, other, joiner, value, left=True, right=False)
+
+    def outer_join(self, other: Table, joiner: TableJoiner, *, value: Serde = "json") -> Table:
+        """Join the values of keys that one of the tables has. ``joiner`` gets both values, or None for one of them."""
+        return join_tables(self, other, joiner, value, left=True, right=True)

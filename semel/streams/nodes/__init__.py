@@ -4,7 +4,7 @@
 - ``stateful``: aggregations, tables, joins of a stream with a table.
 - ``stream_join``: joins of two streams; ``waiting``: their records without a partner.
 - ``keyed_windows``: aggregations in sessions and sliding windows.
-- ``table_values``: functions of a table's values.
+- ``tables``: tables that are made of other tables.
 - ``suppress``: updates of a table that wait.
 - ``folds``: what an aggregation keeps, and how rows change it; ``function_fold``: by a function.
 - ``packing``: the values of repartition topics before an aggregation.

@@ -14,6 +14,7 @@ from semel.serdes.serde import Serde, decode, encode
 from semel.streams.dropped import DroppedRecords
 from semel.streams.nodes.folds import Fold
 from semel.streams.nodes.stateless import without_nulls
+from semel.streams.nodes.tables.old_values import OLD, OldValues
 from semel.streams.rows import times, timestamps
 from semel.streams.state.state_store import StateStore, StoreSpec, number
 from semel.streams.windows.kind import WindowsOfKey
@@ -34,11 +35,13 @@ class _Batch:
     fold: Fold
     #: The newest bound of a window in the store.
     newest: int
-    names: RecordKeys = field(init=False)
+    #: Whether rows have old values.
+    old: bool
+    #: The entries of windows that were there before the batch.
+    before: dict[bytes, bytes] = field(default_factory=dict)
+    rows: list[tuple[bytes, bytes, int, int, Any, int, bytes | None]] = field(default_factory=list)
     changed: dict[bytes, tuple[Any, int]] = field(default_factory=dict)
-    #: Windows that were there before the batch.
-    before: set[bytes] = field(default_factory=set)
-    rows: list[tuple[bytes, bytes, int, int, Any, int]] = field(default_factory=list)
+    names: RecordKeys = field(init=False)
 
     def __post_init__(self) -> None:
         self.names = self.kind.store_keys
@@ -50,7 +53,7 @@ class _Batch:
         ranges = self.names.ranges(key, first, last) if first <= last else ()
         found = [pair for start, end in ranges for pair in self.store.scan(start, end) if len(pair[0]) == size]
         states = self.fold.states([entry for _, entry in found])
-        self.before.update(name for name, _ in found)
+        self.before.update(found)
         return {
             name: (*self.bounds(name), state, number(entry)) for (name, entry), state in zip(found, states, strict=True)
         }
@@ -89,8 +92,8 @@ class _Key:
         bound = self.batch.names.bound
         return [self.there[name] for name in sorted(self.there) if bound(name) >= oldest]
 
-    def put(self, start: int, end: int, state: Any, time: int, row_time: int | None = None) -> None:
-        """Set the aggregate of a window; None deletes it. A row is handed on."""
+    def put(self, start: int, end: int, state: Any, time: int, row_time: int | None = None, old: Any = None) -> None:
+        """Set the aggregate of a window; None deletes it. A row is handed on, with this old value."""
         batch = self.batch
         session = isinstance(batch.names, SessionKeys)
         name = batch.names.in_store(self.key, end if session else start, start if session else 0)
@@ -100,7 +103,8 @@ class _Key:
             self.there[name] = (start, end, state, time)
         batch.newest = max(batch.newest, end if session else start)
         batch.changed[name] = (state, time)
-        batch.rows.append((name, self.key, start, end, state, time if row_time is None else row_time))
+        before = batch.fold.entries([old], [0])[0] if batch.old else None  # a function may change it later
+        batch.rows.append((name, self.key, start, end, state, time if row_time is None else row_time, before))
 
 
 @dataclass(frozen=True)
@@ -114,6 +118,7 @@ class KeyedAggregate:
     windows: WindowsOfKey
     dropped: DroppedRecords
     caching: bool
+    old: OldValues
     _newest: WeakKeyDictionary[StateStore, int] = field(default_factory=WeakKeyDictionary)
 
     def __call__(self, rows: Any, stores: Mapping[str, StateStore]) -> Any:
@@ -121,7 +126,7 @@ class KeyedAggregate:
         needed = ("key", "value") if self.windows.needs_value else ("key",)
         rows = without_nulls(rows, needed, self.name, self.dropped)
         store = stores[self.spec.name]
-        batch = _Batch(store, self.windows, self.fold, self._newest_bound(store))
+        batch = _Batch(store, self.windows, self.fold, self._newest_bound(store), self.old.sent)
         steps, states, late = self.fold.steps(rows), dict[bytes, _Key](), 0
         for at, (key, time) in enumerate(
             zip(encode(rows["key"], self.key).to_pylist(), times(rows).tolist(), strict=True)
@@ -151,15 +156,21 @@ class KeyedAggregate:
         rows = batch.rows
         if self.caching:
             last = {row[0]: row for row in rows}
-            rows = [row for name, row in last.items() if row[4] is not None or name in batch.before]
+            rows = [
+                (*row[:6], batch.before.get(name))
+                for name, row in last.items()
+                if row[4] is not None or name in batch.before
+            ]
         keys, starts, ends, states = ([row[column] for row in rows] for column in (1, 2, 3, 4))
         at = [row[5] for row in rows]
+        old = {OLD: self.fold.columns([row[6] for row in rows])["value"]} if self.old.sent else {}
         return pa.RecordBatch.from_pydict(
             {
                 "key": decode(pa.array(keys, pa.binary()), self.key),
                 "window_start": timestamps(np.array(starts, np.int64)),
                 "window_end": timestamps(np.array(ends, np.int64)),
                 **self.fold.columns(self.fold.entries(states, at)),
+                **old,
                 "timestamp": timestamps(at),
             }
         )

@@ -21,6 +21,8 @@ from semel.serdes.serde import Serde, decode, encode, to_python
 from semel.streams.dropped import DroppedRecords
 from semel.streams.nodes.folds import Entries, Fold, Groups
 from semel.streams.nodes.stateless import without_nulls
+from semel.streams.nodes.tables.old_values import OLD, OldValues, previous_values
+from semel.streams.nodes.tables.view import View
 from semel.streams.rows import (
     Record,
     calling,
@@ -52,6 +54,7 @@ class Aggregate:
     windows: Windows | None
     dropped: DroppedRecords
     caching: bool
+    old: OldValues
     #: Whether windows are handed on once, when they have closed.
     on_close: bool = False
 
@@ -117,12 +120,20 @@ class Aggregate:
         if self.windows is not None:
             columns |= {"window_start": timestamps(starts), "window_end": timestamps(ends)}
         columns |= self.fold.columns(list(entries))
+        if self.old.sent:
+            columns[OLD] = self.fold.columns(before if self.caching else self._begun(before, groups.rows))["value"]
         made = pa.RecordBatch.from_pydict({**columns, "timestamp": timestamps(latest)})
         if None not in entries or not self.caching:
             return made
         # a deletion is handed on; what came and went within the batch is not, as with Kafka Streams' cache
         both = zip(before, entries, strict=True)
         return made.filter(pa.array([one is not None or other is not None for one, other in both], pa.bool_()))
+
+    def _begun(self, before: Entries, rows: Any) -> Entries:
+        """Return entries, and the initial one where there is none: so Kafka Streams has them without its cache."""
+        if None not in before:
+            return before
+        return [self.fold.entries([self.fold.steps(rows).initial()], [0])[0] if one is None else one for one in before]
 
     def _wanted(self, rows: Any) -> Any:
         missing = {"key", *self.fold.needs} - set(rows.schema.names)
@@ -164,12 +175,14 @@ class TableSource:
     value: Serde
     dropped: DroppedRecords
     caching: bool
+    old: OldValues
 
     def __call__(self, rows: Any, stores: Mapping[str, StateStore]) -> Any:
         """Return the last row of each key, and all rows without caching."""
         store = stores[self.spec.name]
         all_rows = rows = without_nulls(rows, ("key",), self.name, self.dropped)
         keys = encode(rows["key"], self.key)
+        before = self._stored(keys, store) if self.old.sent else None
         table = pa.table({"key": keys, "row": np.arange(rows.num_rows)})
         last = table.group_by("key", use_threads=False).aggregate([("row", "max")])["row_max"].combine_chunks()
         rows, keys = rows.take(last), keys.take(last)
@@ -184,7 +197,19 @@ class TableSource:
         gone = pc.invert(there)
         for key, at in zip(keys.filter(gone).to_pylist(), pa.array(time).filter(gone).to_pylist(), strict=True):
             store.delete(key, at)
-        return rows if self.caching else all_rows
+        handed_on = rows if self.caching else all_rows
+        if before is None:
+            return handed_on
+        of = encode(handed_on["key"], self.key).cast(pa.binary())
+        indices = pc.index_in(of, before["key"])
+        places = pa.DictionaryArray.from_arrays(indices, before["key"])
+        return handed_on.append_column(OLD, previous_values(places, handed_on["value"], before["value"]))
+
+    def _stored(self, keys: Any, store: StateStore) -> Any:
+        """Return what the store has for these keys."""
+        names = pc.unique(keys)
+        entries = store.get(names.to_pylist()) if len(names) else []
+        return {"key": names, **value_reader(self.value)(entries)}
 
 
 @dataclass(frozen=True)
@@ -195,8 +220,8 @@ class Join:
     """
 
     name: str
-    spec: StoreSpec
-    read: Callable[[Entries], dict[str, Any]]
+    table: str
+    view: View
     given: tuple[Serde, Serde]
     of_table: Serde
     outer: bool
@@ -210,9 +235,12 @@ class Join:
         """
         rows = without_nulls(rows, ("value",) if self.outer else ("key", "value"), self.name, self.dropped)
         keys = encode(rows["key"], self.given[0]).dictionary_encode()
-        entries = stores[self.spec.name].get(keys.dictionary.to_pylist()) if len(keys.dictionary) else []
-        there = pa.array([entry is not None for entry in entries], pa.bool_()).take(keys.indices).fill_null(False)
-        columns = {name: column.take(keys.indices) for name, column in self.read(entries).items()}
+        partners_of = self.view.look_up(keys.dictionary.to_pylist(), stores)
+        one_value = "value" in partners_of.schema.names
+        found = partners_of["value"].is_valid() if one_value else pa.array(times(partners_of) >= 0)
+        there = found.take(keys.indices).fill_null(False)
+        names = [name for name in partners_of.schema.names if name not in ("key", "timestamp")]
+        columns = {name: partners_of[name].take(keys.indices) for name in names}
         if not self.outer:
             rows = rows.filter(there)
             columns = {name: column.filter(there) for name, column in columns.items()}
@@ -223,7 +251,7 @@ class Join:
         try:
             partners = to_python(columns["value"], self.of_table)
         except (ValueError, TypeError):
-            raise misfit(rows, columns["value"], self.of_table, f"the value in table {self.spec.name}") from None
+            raise misfit(rows, columns["value"], self.of_table, f"the value in table {self.table}") from None
         made = [
             calling(self._call, self.name, record, record, partner)
             for record, partner in zip(records(rows, *self.given), partners, strict=True)

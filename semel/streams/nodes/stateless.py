@@ -34,6 +34,7 @@ __all__ = [
     "map_batch",
     "mapping",
     "mapping_values",
+    "matching",
     "peeking",
     "requiring_key",
     "rows_from_results",
@@ -69,7 +70,7 @@ def filtering(
     """Keep the rows for which a function of single records is true, or an expression."""
 
     def operate(rows: Any, _: Mapping[str, StateStore]) -> Any:
-        return rows.filter(_mask(condition, rows, name, key, value, negated=negated))
+        return rows.filter(matching(condition, rows, name, key, value, negated=negated))
 
     return operate
 
@@ -217,7 +218,7 @@ def branching(conditions: Sequence[Any], name: str, key: Serde, value: Serde) ->
     def operate(rows: Any, _: Mapping[str, StateStore]) -> Any:
         place = np.full(rows.num_rows, -1, np.int16)
         for at, condition in enumerate(conditions):
-            met = _mask(condition, rows, name, key, value).to_numpy(zero_copy_only=False)
+            met = matching(condition, rows, name, key, value).to_numpy(zero_copy_only=False)
             place[(place < 0) & met] = at
         return _set(rows, _BRANCH, pa.array(place)).filter(pa.array(place >= 0))
 
@@ -233,7 +234,7 @@ def branch_child(number: int) -> Operator:
     return operate
 
 
-def _mask(condition: Any, rows: Any, name: str, key: Serde, value: Serde, *, negated: bool = False) -> Any:
+def matching(condition: Any, rows: Any, name: str, key: Serde, value: Serde, *, negated: bool = False) -> Any:
     """Return which rows a function of single records is true for, or an expression."""
     if isinstance(condition, pc.Expression):
         numbered = pa.Table.from_batches([_set(rows, "__row", pa.array(np.arange(rows.num_rows)))])

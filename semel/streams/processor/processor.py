@@ -164,6 +164,7 @@ class Processing:
     made: tuple[Serde, Serde]
     dropped: DroppedRecords
     hand_on: Callable[[Any], None] | None = None
+    leave_out: Callable[[Any, ConfigError], bool] | None = None
     stops: bool = False
     left: Any = None
     #: Whether records keep their keys: :meth:`Context.forward_value` is for them.
@@ -194,7 +195,11 @@ class Processing:
         for at, record in enumerate(records(rows, *self.given)):
             self._context.begin(record.timestamp)
             self._take_at(rows, at)
-            calling(self._processor.process, self.name, record, record)
+            try:
+                calling(self._processor.process, self.name, record, record)
+            except ConfigError as error:  # what it has forwarded and put stays, as in Kafka Streams
+                if self.leave_out is None or not self.leave_out(rows.slice(at, 1), error):
+                    raise
             parents += [at] * (len(self._context.forwarded) - len(parents))
             if stops and self.next_ms is not None:
                 self.left = rows.slice(at)

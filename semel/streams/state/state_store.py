@@ -11,7 +11,7 @@ bytes), then the record's key: old windows are one range.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from typing import Any
@@ -172,6 +172,19 @@ class StateStore:
     def apply(self, topic_id: str, offset: int) -> None:
         """Apply the committed transaction: its changes and the offset after them go into the backend, in one write."""
         self._write(Position(topic_id, offset, self.stream_time, _now(), self.spec.holds))
+
+    def mark(self) -> Callable[[], None]:
+        """Return a function that takes back what is changed from now on, in this transaction."""
+        puts, deletes = dict(self._puts), dict(self._deletes)
+        stream_time, late, number = self.stream_time, self.late, self._number
+
+        def take_back() -> None:
+            self._clear_changes()
+            self._puts.update(puts)
+            self._deletes.update(deletes)
+            self.stream_time, self.late, self._number = stream_time, late, number
+
+        return take_back
 
     def forget(self) -> None:
         """Drop the changes of an aborted transaction."""

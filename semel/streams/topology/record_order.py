@@ -94,16 +94,28 @@ def _meeting(nodes: Sequence[Node], touched: Mapping[str, _Touched], plain: froz
 
 
 def _meet_by_key(nodes: Sequence[Node], touched: Mapping[str, _Touched]) -> bool:
-    """Return whether the rows of two sources meet only in stores, and there by the keys that they came with."""
+    """Return whether the rows of two sources meet by the keys alone that they came with: in stores, in nodes that keep
+    these keys, and in topics of others.
+    """
     if any(node.supply is not None for node in nodes):
         return False
     shared: set[str] = set()
+    by_key: set[object] = set()
+    for node in nodes:
+        if _keeps_source_key(node):
+            by_key |= {node.name, (node.internal, node.topic)} if isinstance(node, Sink) else {node.name}
     for one, other in combinations([touched[node.name] for node in nodes if not node.parents], 2):
-        if one.reached & other.reached:
+        if not one.reached & other.reached <= by_key:
             return False
         shared |= (one.read | one.written) & (other.read | other.written)
     touching = [(node, spec) for node in nodes for spec in node.stores if spec.name in shared]
     return all(spec.retention_ms is None and _has_source_key(node) for node, spec in touching)
+
+
+def _keeps_source_key(node: Node) -> bool:
+    if isinstance(node, Sink):
+        return not node.internal and node.choose is None and _has_source_key(node)
+    return node.keeps_key and _has_source_key(node) and all(spec.retention_ms is None for spec in node.stores)
 
 
 def _has_source_key(node: Node) -> bool:

@@ -58,7 +58,7 @@ def keep_null_keys(topology: Topology, node: Node) -> None:
         before += one.parents
         if isinstance(one, Source) and one.internal:
             before += [sink for sink in topology.nodes if isinstance(sink, Sink) and sink.topic == one.topic]
-        if isinstance(one, Sink) and one.internal:
+        if isinstance(one, Sink) and one.drops_null_keys:
             (filtered,) = one.parents
             filtered.operate = stateless.having_key_column(filtered.name)
 
@@ -91,6 +91,7 @@ def _through(
             internal=True,
             pack=pack,
             partitions=partitions,
+            drops_null_keys=True,
             window_keys=window_keys,
         )
     )

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from semel.errors import ConfigError
 from semel.serdes.serde import Serde
 from semel.streams.dropped import DroppedRecords
+from semel.streams.handlers import Handlers
 from semel.streams.processor.stores import StoreBuilder
 from semel.streams.state.state_store import StateStore, StoreSpec
 from semel.streams.windows.keys import BY_START, WindowKeys
@@ -28,6 +29,8 @@ class TaskOperator(Protocol):
     """The work of a node in one task, with its state in memory. ``hand_on`` takes rows while it works."""
 
     hand_on: Callable[[Any], None] | None
+    #: Leaves out the record of a row at which it has failed, or returns False.
+    leave_out: Callable[[Any, ConfigError], bool] | None
     #: Whether it stops after the row at which it first wants to be called without rows.
     stops: bool
     #: The rows from that one on, if it has stopped.
@@ -95,6 +98,8 @@ class Sink(Node):
     internal: bool = False
     pack: Callable[[Any], Any] | None = None
     partitions: int | None = None
+    #: Whether the node before it drops rows without a key, for this topic alone.
+    drops_null_keys: bool = False
     #: Names the topic of each row, where a function does. ``topic`` is empty then.
     choose: Callable[[Any], list[str]] | None = None
     #: How windows are written in the keys of rows that have some.
@@ -141,6 +146,7 @@ class Topology:
         self.dropped = DroppedRecords()
         #: Whether a batch hands on only the last update of a key, as Kafka Streams does with its cache.
         self.caching = True
+        self.handlers = Handlers()
         self._number = 0
 
     def name(self, prefix: str) -> str:

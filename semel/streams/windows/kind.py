@@ -78,8 +78,10 @@ class KeyState(Protocol):
     def windows(self) -> Iterable[tuple[int, int, Any, int]]:
         """Return start, end, aggregate and time of each, in the order of the store."""
 
-    def put(self, start: int, end: int, state: Any, time: int, row_time: int | None = None) -> None:
-        """Set the aggregate of a window; None deletes it. A row is handed on, with ``row_time`` or ``time``."""
+    def put(self, start: int, end: int, state: Any, time: int, row_time: int | None = None, old: Any = None) -> None:
+        """Set the aggregate of a window; None deletes it. A row is handed on, with ``row_time`` or ``time``, and with
+        ``old`` as the value that was there before.
+        """
 
 
 class Steps(Protocol):

@@ -61,7 +61,7 @@ class SessionWindows(WindowsOfKey):
             return False
         if (start, end) != (time, time):
             for one in met:
-                key.put(one[0], one[1], None, time, one[1])
+                key.put(one[0], one[1], None, time, one[1], one[2])
         key.put(start, end, steps.add(state), time, end)
         return True
 

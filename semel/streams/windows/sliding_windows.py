@@ -120,13 +120,13 @@ class _Record:
     def _begin_right(self, right: tuple[Any, int] | None, *, there: bool) -> None:
         if not there and right is not None and right[1] > self.time:
             start = self.time + 1
-            self.key.put(start, start + self.windows.difference_ms, right[0], right[1])
+            self.key.put(start, start + self.windows.difference_ms, right[0], right[1], old=right[0])
 
     def _update(self, start: int, state: Any, newest: int) -> None:
         end = start + self.windows.difference_ms
         if end >= self.close:
             time = self.time if state is None else max(self.time, newest)
-            self.key.put(start, end, self.steps.add(state), time)
+            self.key.put(start, end, self.steps.add(state), time, old=state)
 
 
 def sliding(difference: str | int, *, grace: str | int = 0) -> SlidingWindows:

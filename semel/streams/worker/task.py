@@ -19,10 +19,11 @@ import pyarrow.compute as pc
 from semel.errors import ConfigError
 from semel.serdes.serde import decode
 from semel.streams.nodes.stateless import to_records
-from semel.streams.rows import first_wrong, misfit, one_by_one, place, times
+from semel.streams.rows import first_wrong, joined_batches, misfit, one_by_one, place, times
 from semel.streams.state.state_store import StateStore
 from semel.streams.topology.record_order import RecordOrder
-from semel.streams.topology.topology import Node, Sink, Source, SubTopology, Topology
+from semel.streams.topology.topology import Node, Operator, Sink, Source, SubTopology, Topology
+from semel.streams.worker.bad_records import BadRecords
 from semel.streams.worker.blocks import pieces
 from semel.streams.worker.meeting import in_order
 
@@ -49,6 +50,9 @@ class Task:
         self._sources = {topology.topic(node): node for node in part.sources}
         self._own = {node.name: node.supply() for node in part.nodes if node.supply is not None}
         self._order = RecordOrder.of(part.nodes)
+        self._bad = BadRecords(topology, output)
+        for name, own in self._own.items():
+            own.leave_out = partial(self._bad.failed, name)
         for node in part.nodes:
             if node.name in self._own and node.name in self._order.into:
                 self._own[node.name].hand_on = partial(self._hand_on, node)
@@ -71,7 +75,9 @@ class Task:
         if not rows.num_rows:
             return
         node = self._sources[topic]
-        rows = _decoded(node, rows)
+        rows = self._read(node, rows)
+        if not rows.num_rows:
+            return
         for one in self._own.values():
             one.start(self.stores)
         if self._own and (self._stopping is None or self._scheduled):
@@ -84,6 +90,11 @@ class Task:
         if self._stopping is not None and self._scheduled:
             self._catch_up(self._stopping, rows)
         self._stream_time = max(self._stream_time, int(times(rows).max()))
+
+    def _read(self, node: Source, rows: Any) -> Any:
+        """Return the rows of a source that fit its serialisations, in their types."""
+        self._bad.source = rows
+        return _decoded(node, self._bad.readable(node, rows))
 
     @property
     def _scheduled(self) -> bool:
@@ -115,10 +126,11 @@ class Task:
 
     def _meet(self, rows: Any) -> None:
         """Send each topic's rows to the nodes where they meet others, and let these work on all of them, in order."""
+        self._bad.source = rows
         arrived: dict[str, list[Any]] = defaultdict(list)
         for topic in pc.unique(rows["topic"]).to_pylist():
             node = self._sources[topic]
-            self._hand_on(node, _decoded(node, rows.filter(pc.equal(rows["topic"], topic))), arrived)
+            self._hand_on(node, self._read(node, rows.filter(pc.equal(rows["topic"], topic))), arrived)
         for name, batches in arrived.items():
             for piece in in_order(rows, batches):
                 self._enter(self._nodes[name], piece)
@@ -158,7 +170,26 @@ class Task:
             return
         operate = self._own.get(node.name, node.operate)
         for piece in self._pieces(rows, apart=node.name in self._order.into):
-            self._hand_on(node, piece if operate is None else operate(piece, self.stores), arrived)
+            self._hand_on(node, piece if operate is None else self._operated(node, operate, piece), arrived)
+
+    def _operated(self, node: Node, operate: Operator, rows: Any) -> Any:
+        """Return what a node makes of rows, without those of records that are left out."""
+        if not self._bad.handlers.works_on or node.name in self._own:
+            return operate(rows, self.stores)
+        before = [self._topology.dropped.mark()]
+        before += [self.stores[spec.name].mark() for spec in node.stores if node.by_record]
+        try:
+            return operate(rows, self.stores)
+        except ConfigError as error:
+            if not self._bad.handles(error):
+                raise
+            for take_back in before:
+                take_back()
+            if rows.num_rows < 2:
+                self._bad.leave_out(node.name, rows, error)
+                return rows.slice(0, 0)
+        made = [self._operated(node, operate, half) for half in _halves(rows)]
+        return joined_batches([one for one in made if one.num_rows] or made[:1])
 
     @staticmethod
     def _pieces(rows: Any, *, apart: bool) -> Iterable[Any]:
@@ -166,6 +197,24 @@ class Task:
         return one_by_one(rows) if apart or not rows.num_rows else (rows,)
 
     def _sink(self, sink: Sink, rows: Any) -> None:
+        """Write rows, without those of records that are left out."""
+        try:
+            written = self._written(sink, rows)
+        except ConfigError as error:
+            if not self._bad.handles_at_sink(error):
+                self._bad.refused = error
+                raise
+            if rows.num_rows < 2:
+                self._bad.leave_out(sink.name, rows, error)
+                return
+            for half in _halves(rows):
+                self._sink(sink, half)
+            return
+        for topic, records in written:
+            self._output(topic, records)
+
+    def _written(self, sink: Sink, rows: Any) -> list[tuple[str, Any]]:
+        """Return topics, and what is written to each."""
         try:
             records = _records(sink, rows)
         except (ValueError, pa.ArrowException):
@@ -177,11 +226,14 @@ class Task:
                 tag="SERDE",
             ) from None
         if sink.choose is None:
-            self._output(self._topology.topic(sink), records)
-            return
+            return [(self._topology.topic(sink), records)]
         topics = pa.array(sink.choose(rows), pa.string())
-        for topic in pc.unique(topics).to_pylist():
-            self._output(topic, records.filter(pc.equal(topics, topic)))
+        return [(topic, records.filter(pc.equal(topics, topic))) for topic in pc.unique(topics).to_pylist()]
+
+
+def _halves(rows: Any) -> tuple[Any, Any]:
+    middle = rows.num_rows // 2
+    return rows.slice(0, middle), rows.slice(middle)
 
 
 def _records(sink: Sink, rows: Any) -> Any:
@@ -193,7 +245,7 @@ def _records(sink: Sink, rows: Any) -> Any:
 
 def _decoded(node: Source, rows: Any) -> Any:
     """Return the rows in the types of the source's serdes."""
-    columns = {name: rows[name] for name in rows.schema.names}
+    columns = {name: rows[name] for name in rows.schema.names if name != "headers"}
     columns["key"] = _column(rows, "key", node.key)
     if node.unpack is not None:
         columns.update(node.unpack(columns.pop("value")))

@@ -31,6 +31,7 @@ from semel.streams.state.rocks import Rocks
 from semel.streams.state.state_store import StateStore, StoreSpec
 from semel.streams.topics import check_partitions, prepare
 from semel.streams.topology.topology import SubTopology, Topology
+from semel.streams.worker.bad_records import check_handlers
 from semel.streams.worker.pace import Pace, pace_of
 from semel.streams.worker.task import Task
 from semel.streams.worker.task_assignor import TaskAssignor
@@ -80,6 +81,7 @@ class Worker:
         self._paces: dict[int, Pace] = {}
         self._output: dict[str, list[Any]] = defaultdict(list)
         self._rows = 0
+        check_handlers(self._topology)
         self._processed = False
         self._commit_at = 0.0
         self._purge_at = time.monotonic() + _PURGE_S
@@ -104,6 +106,7 @@ class Worker:
             max_poll_interval_ms=settings.max_poll_interval_ms,
             assignors=(self._assignor(),),
             from_earliest=self._plan.repartition,  # what is written there before it is read counts
+            headers=self._topology.handlers.errors_dead_letter_queue_topic_name is not None,
             listener=self,
             stopping=self._stop.is_set,
         )
@@ -221,7 +224,8 @@ class Worker:
     def _send_output(self) -> None:
         output, self._output, self._rows = self._output, defaultdict(list), 0
         for topic, batches in output.items():  # where the transaction is lost, all is forgotten in the middle of this
-            self._session.send(topic, pa.Table.from_batches(batches), wait=False)
+            tables = [pa.Table.from_batches([batch]) for batch in batches]  # dead letters have headers
+            self._session.send(topic, pa.concat_tables(tables, promote_options="default"), wait=False)
 
     def _send_changes(self) -> dict[TopicPartition, StateStore]:
         """Write the changes of all stores to their changelogs. Returns the stores that have some."""

@@ -80,16 +80,20 @@ def test_killed_at_every_step(broker: Sandbox, nursery: Nursery, tmp_path: Path,
     _killed(broker, nursery, tmp_path, shape, SAMPLE)
 
 
+def test_tables_of_tables_are_killed_at_steps(broker: Sandbox, nursery: Nursery, tmp_path: Path) -> None:
+    _killed(broker, nursery, tmp_path, "tables", [StreamsStep.CHANGELOG_SENT, OwnerStep.COMMIT_ANSWERED], rows=300)
+
+
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("shape", ["count", "copy", "join"])
+@pytest.mark.parametrize("shape", ["count", "copy", "join", "tables"])
 def test_killed_at_all_steps(broker: Sandbox, nursery: Nursery, tmp_path: Path, shape: str) -> None:
     steps = [step for step in STEPS if shape != "copy" or step is not StreamsStep.RESTORED]
     _killed(broker, nursery, tmp_path, shape, steps)
 
 
-def _killed(broker: Sandbox, nursery: Nursery, tmp_path: Path, shape: str, steps: list[Step]) -> None:
+def _killed(broker: Sandbox, nursery: Nursery, tmp_path: Path, shape: str, steps: list[Step], rows: int = 1200) -> None:
     """One worker with all tasks is killed at each step, and started again on its folder."""
-    job = replace(new_job(broker, tmp_path, 1200, shape=shape), instance="one", chunk=20)
+    job = replace(new_job(broker, tmp_path, rows, shape=shape), instance="one", chunk=20)
     plan = CrashPlan(tmp_path / "plan", *(CrashPoint(step, 2) for step in steps))
     assert nursery.run_until_done(job, plan, len(steps), tmp_path / "log") == len(steps)
     assert "thrown away" not in (tmp_path / "log").read_text()

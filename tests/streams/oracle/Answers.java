@@ -30,6 +30,7 @@ import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.JoinWindows;
 import org.apache.kafka.streams.kstream.Joined;
 import org.apache.kafka.streams.kstream.KGroupedStream;
+import org.apache.kafka.streams.kstream.KGroupedTable;
 import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.Materialized;
@@ -204,6 +205,13 @@ public class Answers {
             case "to_table" -> made.put(id, stream.toTable(kept(name)));
             case "table_map" -> made.put(id, ((KTable<Object, Object>) made.get(step.get("of").asInt()))
                     .mapValues(value -> fits(value, n, is) ? null : plus(value, n)));
+            case "table_filter" -> made.put(id, ((KTable<Object, Object>) made.get(step.get("of").asInt()))
+                    .filter((key, value) -> fits(value, n, is)));
+            case "table_filter_not" -> made.put(id, ((KTable<Object, Object>) made.get(step.get("of").asInt()))
+                    .filterNot((key, value) -> fits(value, n, is)));
+            case "table_fold" -> made.put(id, tableFold(step, (KTable) made.get(step.get("of").asInt()), name, n));
+            case "table_join" -> made.put(id, tablesJoined(step, (KTable) made.get(step.get("of").asInt()),
+                    (KTable) made.get(step.get("with").asInt())));
             case "to_stream" -> made.put(id, ((KTable) made.get(step.get("of").asInt())).toStream());
             case "join" -> made.put(id, stream.join((KTable<Object, Object>) made.get(step.get("table").asInt()),
                     Answers::joined, Joined.with(TEXT, TEXT, null)));
@@ -288,6 +296,37 @@ public class Answers {
             case "reduce" -> groups.reduce(Answers::added, kept(store));
             default -> groups.aggregate(() -> (Object) 100L, (key, value, sum) -> added(sum, value), kept(store));
         };
+    }
+
+    private KTable tablesJoined(JsonNode step, KTable<Object, Object> left, KTable<Object, Object> right) {
+        return switch (step.get("kind").asText()) {
+            case "join" -> left.join(right, Answers::mixedOrNull);
+            case "left_join" -> left.leftJoin(right, Answers::mixedOrNull);
+            default -> left.outerJoin(right, Answers::mixedOrNull);
+        };
+    }
+
+    private static Object mixedOrNull(Object left, Object right) {
+        Object mixed = mixed(left, right);
+        return (Long) mixed % 7 == 0 ? null : mixed;
+    }
+
+    private KTable tableFold(JsonNode step, KTable<Object, Object> table, String store, long n) {
+        KGroupedTable<Object, Object> groups = table.groupBy(
+                (key, value) -> KeyValue.pair((Long) value % 11 == 0 ? null : chosen(value, n), plus(value, 1)),
+                Grouped.with(TEXT, TEXT));
+        Materialized counted = Materialized.as(store).withKeySerde((Serde) TEXT).withCachingDisabled();
+        return switch (step.get("kind").asText()) {
+            case "count" -> groups.count(counted);
+            case "reduce" -> groups.reduce(Answers::added, Answers::taken, kept(store));
+            default -> groups.aggregate(() -> (Object) 100L, (key, value, sum) -> added(sum, value),
+                    (key, value, sum) -> taken(sum, value), kept(store));
+        };
+    }
+
+    /** A difference; a multiple of 4 deletes it. */
+    private static Object taken(Object sum, Object value) {
+        return (Long) value % 4 == 0 ? null : (Object) ((Long) sum - (Long) value);
     }
 
     private static List<String> topics(JsonNode names) {

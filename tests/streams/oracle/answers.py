@@ -17,10 +17,11 @@ from semel.streams.worker.task import Task
 from tests.streams.oracle.cases import Case
 from tests.streams.oracle.topologies import build
 
-__all__ = ["FILE", "SECOND", "driven", "judged", "kept", "shown", "text"]
+__all__ = ["FILE", "SECOND", "TABLES", "driven", "judged", "kept", "shown", "text"]
 
 FILE = Path(__file__).parent / "answers.jsonl.xz"
 SECOND = Path(__file__).parent / "second.jsonl.xz"
+TABLES = Path(__file__).parent / "tables.jsonl.xz"
 Answers = dict[str, dict[str, list[Any]]]
 
 

@@ -210,12 +210,69 @@ class _WordDraft(_Draft):
         self.streams.append(_Stream(made))
 
 
-def case(seed: int, *, more: bool = False) -> Case:
-    """Return a topology and its records: topic, key, value and time of each. ``more`` takes words of Kafka Streams that
-    the second release brought.
+class _TableDraft(_WordDraft):
+    """A topology with the words of tables, too."""
+
+    def second(self) -> Sequence[Callable[[], None]]:
+        often = (self.table_filter, self.table_join, self.table_join, self.table_fold, self.windows_filter)
+        return (*often * 6, *super().second()[:8])
+
+    def a_table(self) -> _Stream:
+        """Return a table, which may be made of a stream."""
+        if not self.tables or self.draw.random() < 0.25:
+            stream = self.open(counts=False)
+            self.tables.append(_Stream(self.add("to_table", stream, name=self.name("table"))))
+        return self.draw.choice(self.tables)
+
+    def keep(self, made: int, *, counts: bool = False) -> None:
+        """Use a table, and mostly its changes."""
+        table = _Stream(made, counts=counts)
+        self.tables.append(table)
+        if self.draw.random() < 0.2:
+            table = _Stream(self.add("suppress", table, n=self.draw.choice((1, 5))))
+        if self.draw.random() < 0.8:
+            self.streams.append(_Stream(self.add("to_stream", table), counts=counts))
+
+    def table_filter(self) -> None:
+        table, n = self.a_table(), self.draw.randint(2, 3)
+        op = self.draw.choice(("table_filter", "table_filter_not"))
+        self.keep(self.add(op, table, n=n, **{"is": self.draw.randrange(n)}), counts=table.counts)
+
+    def table_join(self) -> None:
+        kind = self.draw.choice(("join", "left_join", "outer_join"))
+        self.keep(self.add("table_join", self.a_table(), **{"with": self.a_table().id}, kind=kind))
+
+    def table_fold(self) -> None:
+        kind = self.draw.choice(("count", "reduce", "aggregate"))
+        made = self.add("table_fold", self.a_table(), kind=kind, name=self.name("kept"), n=self.draw.randint(1, 3))
+        self.keep(made, counts=kind == "count")
+
+    def windows_filter(self) -> None:
+        """Filter windows."""
+        kind = self.draw.choice(("count", "reduce", "aggregate"))
+        size = self.draw.choice((5, 10))
+        more = self.draw.choice(
+            (
+                {"windows": [size, self.draw.choice((size, size // 2)), self.draw.choice((0, 4))]},
+                {"session": [self.draw.choice((1, 3, 6)), self.draw.choice((0, 4))]},
+                {"sliding": [self.draw.choice((1, 3, 6)), self.draw.choice((0, 4))]},
+            )
+        )
+        stream = self.open(counts=kind == "count")
+        table = _Stream(self.add("fold", stream, kind=kind, name=self.name("kept"), **more))
+        table = _Stream(self.add("table_filter", table, n=2, **{"is": self.draw.randrange(2)}))
+        self.streams.append(_Stream(self.add("to_stream", table), windowed=True, counts=kind == "count"))
+
+
+_DRAFTS = {"first": _Draft, "second": _WordDraft, "tables": _TableDraft}
+
+
+def case(seed: int, release: str = "first") -> Case:
+    """Return a topology and its records: topic, key, value and time of each. Its words are those of the first release,
+    of the ``second`` one too, or of ``tables`` too.
     """
     draw = random.Random(seed)
-    draft = _WordDraft(draw) if more else _Draft(draw)
+    draft = _DRAFTS[release](draw)
     for topic in draw.sample(_TOPICS, draw.randint(1, 3)):
         if not draft.streams or draw.random() < 0.5:
             draft.streams.append(_Stream(draft.add("stream", name=topic)))

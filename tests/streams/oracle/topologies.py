@@ -69,6 +69,10 @@ def _made(step: Step, made: Mapping[int, Any], builders: Mapping[str, stores.Sto
         ),
         "to_table": lambda: stream.to_table(name),
         "table_map": lambda: made[step["of"]].map_values(_plus_or_null(n, step["is"])),
+        "table_filter": lambda: made[step["of"]].filter(_fitting(n, step["is"])),
+        "table_filter_not": lambda: made[step["of"]].filter_not(_fitting(n, step["is"])),
+        "table_fold": lambda: _table_fold(step, made[step["of"]]),
+        "table_join": lambda: _tables_joined(step, made[step["of"]], made[step["with"]]),
         "to_stream": lambda: stream.to_stream(),
         "join": lambda: stream.join(made[step["table"]], _joined),
         "left_join": lambda: stream.left_join(made[step["table"]], _joined),
@@ -90,6 +94,40 @@ def _met(step: Step, left: Stream, right: Stream) -> Stream:
 
 def _mixed(left: int | None, right: int | None) -> int:
     return ((-1 if left is None else left) * 1000 + (-1 if right is None else right)) % 1_000_003
+
+
+def _tables_joined(step: Step, left: Table, right: Table) -> Table:
+    word = {"join": left.join, "left_join": left.left_join, "outer_join": left.outer_join}[step["kind"]]
+    return word(right, _mixed_or_null)
+
+
+def _mixed_or_null(left: int | None, right: int | None) -> int | None:
+    mixed = _mixed(left, right)
+    return None if mixed % 7 == 0 else mixed
+
+
+def _table_fold(step: Step, table: Table) -> Table:
+    n, name = step["n"], step["name"]
+    groups = table.group_by(lambda record: (_chosen_or_null(record.value, n), record.value + 1))
+    if step["kind"] == "count":
+        return groups.count(name)
+    if step["kind"] == "reduce":
+        return groups.reduce(_added, _taken, name)
+    return groups.aggregate(
+        lambda: 100,
+        lambda _, value, total: _added(total, value),
+        lambda _, value, total: _taken(total, value),
+        name=name,
+    )
+
+
+def _chosen_or_null(value: int, n: int) -> str | None:
+    return None if value % 11 == 0 else _chosen(value, n)
+
+
+def _taken(total: int, value: int) -> int | None:
+    """Return a difference; a multiple of 4 deletes it."""
+    return None if value % 4 == 0 else total - value
 
 
 def _fold(step: Step, stream: Stream) -> Table:

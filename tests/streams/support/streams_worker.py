@@ -44,8 +44,8 @@ class Seen(Processor):
 class StreamsJob:
     """The job of a streams worker, and the final number of records in the source.
 
-    ``shape`` is count, copy, join, pairs or table. The join's ``table`` has ``users`` records, and one more with each
-    tenth of the source.
+    ``shape`` is count, copy, join, pairs, table or tables. The join's ``table`` has ``users`` records, and one more
+    with each tenth of the source.
 
     ``mode`` is ``exact``; ``early``: state is in the store before the transaction is committed; ``again``: what a new
     start cures is cured by one, as ``App.run`` does.
@@ -90,8 +90,10 @@ class StreamsJob:
         return {self.source: self.total} | ({self.table: self.users + self.total // TABLE_EVERY} if self.table else {})
 
     @property
-    def repartition(self) -> str:
-        return f"{self.application_id}-counts-repartition"
+    def repartitions(self) -> list[str]:
+        """The repartition topics: what a later one has comes from those before it."""
+        names = {"count": ["counts"], "tables": ["counts", "groups"]}.get(self.shape, [])
+        return [f"{self.application_id}-{name}-repartition" for name in names]
 
     def changelog(self, store: str) -> str:
         return f"{self.application_id}-{store}-changelog"
@@ -107,6 +109,19 @@ def _count(job: StreamsJob, app: App) -> None:
     words.group_by_key().windowed(windows.hopping(20, 10, grace=5)).count("windows")
     words.group_by_key().windowed(windows.session(9, grace=5)).count("sessions")
     words.process(Seen, stores=[stores.key_value("seen", value="long")])
+
+
+def _tables(job: StreamsJob, app: App) -> None:
+    words = app.stream(job.source, key="string", value="string").select_key("value").repartition("counts")
+    counts, newest = (
+        words.group_by_key().count("counts"),
+        words.group_by_key().reduce(lambda _, value: value, "newest"),
+    )
+    counted = counts.left_join(newest, lambda count, _: count)
+    groups = counted.group_by(lambda record: (record.value % 3, record.value), key="json").aggregate(
+        lambda: 0, lambda _, value, total: total + value, lambda _, value, total: total - value, name="groups"
+    )
+    groups.to_stream().to(job.target)
 
 
 def _pairs(job: StreamsJob, app: App) -> None:
@@ -135,6 +150,7 @@ _SHAPES: dict[str, Callable[[StreamsJob, App], None]] = {
     "pairs": _pairs,
     "join": _join,
     "table": _table,
+    "tables": _tables,
 }
 
 
@@ -144,12 +160,13 @@ def done(client: Client, job: StreamsJob) -> bool:
         read = [(topic, index) for index in range(PARTITIONS)]
         if sum(committed(client, job.application_id, read, require_stable=True).values()) < total:
             return False
-    if job.shape != "count":
-        return True
-    between = [(job.repartition, index) for index in range(PARTITIONS)]
-    ends = newest_ends(client, between)
-    stands = committed(client, job.application_id, between, require_stable=True)
-    return all(stands.get(partition, 0) == end for partition, end in ends.items())
+    for topic in job.repartitions:
+        between = [(topic, index) for index in range(PARTITIONS)]
+        ends = newest_ends(client, between)
+        stands = committed(client, job.application_id, between, require_stable=True)
+        if any(stands.get(partition, 0) != end for partition, end in ends.items()):
+            return False
+    return True
 
 
 def run(job: StreamsJob) -> None:

@@ -75,5 +75,5 @@ def test_kafka_streams_answers_the_same_where_inputs_come_together(seed: int) ->
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(10_000, 1_000_000), cuts=st.lists(st.integers(1, 9), min_size=1, max_size=6))
 def test_any_cut_is_a_record_at_a_time(seed: int, cuts: list[int]) -> None:
-    asked = case(seed, more=True)
+    asked = case(seed, "second")
     assert driven(asked, cuts) == driven(asked) == driven(asked, [len(asked["records"])])
