@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from semel.testing.postgres import Postgres
 from tests.connect.oracle.changes import LAYOUT, ROWS, SCRIPT, VARIANTS, expected
-from tests.connect.oracle.debezium import ANSWERS, LAST, answer, connector, run_script, streams
+from tests.connect.oracle.debezium import LAST, answer, connector, kept_answers, run_script, streams
 from tests.connect.support.capturing import Capturing
 from tests.support.waiting import wait_for
 
@@ -55,7 +53,7 @@ def _answers(capturing: Capturing) -> dict[str, Any]:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_records_are_those_of_debezium(ours: dict[str, Any], variant: str) -> None:
-    theirs = json.loads(Path(ANSWERS).read_text())[variant]
+    theirs = kept_answers()[variant]
     assert sorted(ours[variant]) == sorted(theirs)
     for topic, rows in theirs.items():
         assert ours[variant][topic] == expected(variant, topic, rows), topic

@@ -6,6 +6,7 @@ Its jars come from Maven, the first time.
 from __future__ import annotations
 
 import json
+import lzma
 import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -25,7 +26,7 @@ from tests.connect.support.kafka_connect import KafkaConnect, kafka_connect
 from tests.support.waiting import wait_for
 
 VERSION = "3.6.1.Final"
-ANSWERS = Path(__file__).parent / "debezium.json"
+ANSWERS = Path(__file__).parent / "debezium.json.xz"
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
 LAST = "INSERT INTO pairs VALUES ('end', 100, 'the end', NULL)"
 _TABLES = ("kinds", "pairs", "whole", "keyless", "defaults", "evolving")
@@ -89,13 +90,14 @@ def answers(servers: str, variant: str, topics: list[str]) -> dict[str, Any]:
     }
 
 
-def records(servers: str, topic: str) -> list[Message]:
-    """Return the records of the one partition of a topic."""
+def records(servers: str, topic: str, last: int | None = None) -> list[Message]:
+    """Return the records of the one partition of a topic; of its ``last`` offsets alone, if that is given."""
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "none", "auto.offset.reset": "earliest"})
     found: list[Message] = []
     try:
         partition = TopicPartition(topic, 0, 0)
         _, end = consumer.get_watermark_offsets(partition, 30)
+        partition.offset = 0 if last is None else max(0, end - last)
         consumer.assign([partition])
         while consumer.position([partition])[0].offset < end:
             for message in consumer.consume(1000, 0.2):
@@ -104,6 +106,12 @@ def records(servers: str, topic: str) -> list[Message]:
     finally:
         consumer.close()
     return found
+
+
+def kept_answers() -> dict[str, dict[str, list[Any]]]:
+    """Return Debezium's answers, by variant and topic."""
+    kept: dict[str, dict[str, list[Any]]] = json.loads(lzma.decompress(ANSWERS.read_bytes()))
+    return kept
 
 
 def answer(key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes | None]]) -> list[Any]:
@@ -148,7 +156,7 @@ def main() -> None:
         for variant in VARIANTS:
             wait_for(partial(ended, servers, variant, written), partial(_statuses, connect), 180)
         made = {variant: answers(servers, variant, written()) for variant in VARIANTS}
-    ANSWERS.write_text(json.dumps(made, indent=0) + "\n")
+    ANSWERS.write_bytes(lzma.compress(json.dumps(made, indent=0).encode()))
 
 
 def streams(postgres: Postgres) -> int:

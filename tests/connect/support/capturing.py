@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from semel.connect.api import SourceTask, TaskContext
+from semel.connect.connectors.postgres.position import SnapshotState
 from semel.connect.settings.connector_config import ConnectorConfig
 from semel.connect.settings.worker_config import WorkerConfig
 from semel.connect.tasks.rows import rows_of
@@ -43,6 +44,8 @@ class Capturing:
     def __init__(self, config: Mapping[str, str], offset: Mapping[str, Any] | None = None) -> None:
         self.config = ConnectorConfig.parse({"name": "captured", **config}, WorkerConfig.parse(WORKER))
         self.offset = offset
+        #: How many sessions of a snapshot there were at most.
+        self.sessions = 0
         self.written: dict[str, list[tuple[bytes | None, bytes | None, list[dict[str, Any]]]]] = {}
         self.start()
 
@@ -65,6 +68,8 @@ class Capturing:
                 cells = zip(table["key"].to_pylist(), table["value"].to_pylist(), headers, strict=True)
                 self.written.setdefault(topic, []).extend(cells)
             ((_, self.offset),) = rows.offsets.values()
+            if self.offset is not None and "snapshot_state" in self.offset:
+                self.sessions = max(self.sessions, len(SnapshotState.parse(self.offset["snapshot_state"]).sessions))
             self.task.commit()
         return len(list(polled)) if isinstance(polled, list) else 0
 

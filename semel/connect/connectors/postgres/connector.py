@@ -28,6 +28,7 @@ from semel.connect.connectors.postgres.settings import SETTINGS, check_settings
 from semel.connect.connectors.postgres.snapshot import Rows, SnapshotReader
 from semel.connect.connectors.postgres.tables import TableMaker
 from semel.errors import ConfigError, DataLoss
+from semel.steps import CaptureStep, reached
 
 __all__ = ["PostgresCdcSource", "PostgresCdcTask"]
 
@@ -98,13 +99,16 @@ class PostgresCdcTask(SourceTask):
         self._records = RecordMaker(config, self._partition)
         check_server(self._connection)
         tables = published_tables(self._connection, config, self._selection)
+        reached(CaptureStep.PUBLICATION_READY, config["topic.prefix"])
         check_rights(self._connection, tables)
         self._tables = [one for one in tables if self._selection.has_snapshot(one.schema, one.name)]
         self._position = self._resumed(context.offset(self._partition))
+        reached(CaptureStep.SLOT_READY, config["topic.prefix"])
         self._slot_until: float | None = None
         self._beat = time.monotonic()
         if self._snapshot_due():
             self._snapshot = SnapshotReader(self._address, self._maker, self._tables, self._position.snapshot)
+            reached(CaptureStep.SNAPSHOT_BEGAN, config["topic.prefix"])
 
     def _resumed(self, offset: Offset) -> Position:
         """Return the position that the offset says, or the beginning of the slot. Its slot is checked, or made."""
@@ -173,6 +177,7 @@ class PostgresCdcTask(SourceTask):
 
     def _end_snapshot(self, state: SnapshotState) -> None:
         assert self._snapshot is not None
+        reached(CaptureStep.ROWS_READ, self._config["topic.prefix"])
         self._snapshot.close()
         self._snapshot = None
         self._position = Position(self._position.lsn, self._position.transaction, self._position.index, snapshot=state)
@@ -196,6 +201,7 @@ class PostgresCdcTask(SourceTask):
             self._check_patience(name, slot.active_pid)
             return False
         self._stream = LogStream(self._address, name, self._config["publication.name"], self._position.lsn)
+        reached(CaptureStep.LOG_OPENED, self._config["topic.prefix"])
         overlap = None
         if self._position.snapshot is not None:
             oids = {one.title: one.oid for one in self._tables}
@@ -239,6 +245,7 @@ class PostgresCdcTask(SourceTask):
         offset = self._context.offset(self._partition)
         if offset is not None:
             self._stream.confirm(Position.of(offset).lsn)
+            reached(CaptureStep.LOG_CONFIRMED, self._config["topic.prefix"])
 
     def stop(self) -> None:
         """Leave the slot, and close the connections."""

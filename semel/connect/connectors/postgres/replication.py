@@ -24,7 +24,7 @@ _KEEPALIVE = struct.Struct(">QqB")
 _STATUS = struct.Struct(">cQQQqB")
 _EPOCH_S = 946_684_800
 #: How often the server hears that this reader lives. It gives up after ``wal_sender_timeout``, 60 s by default.
-_STATUS_S = 5.0
+_STATUS_S = 1.0
 
 
 class Logged(NamedTuple):
@@ -105,8 +105,9 @@ class LogStream:
             raise lost_database(f"the log of slot {self._slot}", str(error)) from error
 
     def confirm(self, lsn: int) -> None:
-        """Let the server remove the log up to here. It hears so with the next report."""
+        """Let the server remove the log up to here."""
         self.confirmed = max(self.confirmed, lsn)
+        self._report_if_due()
 
     def _report_if_due(self) -> None:
         if time.monotonic() - self._sent >= _STATUS_S:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -92,6 +93,7 @@ SETTINGS: Mapping[str, type | Setting] = {
     "xmin.fetch.interval.ms": _unused("0"),
     "lsn.flush.mode": _unused("connector"),
 }
+_SLOT = re.compile(r"[a-z0-9_]{1,63}")
 _OPERATIONS = ("c", "u", "d", "t", "none")
 
 
@@ -106,8 +108,13 @@ def check_settings(config: Mapping[str, Any]) -> None:
     for name in ("include.unknown.datatypes", "sanitize.field.names"):
         if config[name]:
             raise not_yet(f"{name}=true", "Remove it.")
+    if config["slot.drop.on.stop"]:
+        raise ConfigError(
+            f"slot.drop.on.stop=true loses what is written while the connector is stopped. {NOTHING} Remove it.",
+            tag="WRONG_VALUE",
+        )
     slot = config["slot.name"]
-    if not slot or len(slot) > 63 or not all(one.islower() or one.isdigit() or one == "_" for one in slot):
+    if not _SLOT.fullmatch(slot):
         raise ConfigError(
             f"slot.name={slot:.100} is no name of a slot. {NOTHING} Use small letters, digits and _, up to 63 of them.",
             tag="WRONG_VALUE",
