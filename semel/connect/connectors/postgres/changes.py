@@ -27,6 +27,10 @@ __all__ = ["Changes"]
 
 #: A poll takes no more than this.
 _POLL_BYTES = 16 << 20
+#: How long to wait for more of a transaction that has begun.
+_REST_S = 0.02
+#: Kinds of messages that change rows.
+_CHANGES = frozenset(b"IUDT")
 
 
 class Changes:
@@ -48,6 +52,7 @@ class Changes:
         self._with_transactions = config["provide.transaction.metadata"]
         self._overlap = overlap
         self._tables: dict[int, Table | None] = {}
+        self._relations: dict[int, Relation] = {}
         self.position = position
         self._resumed = position
         self._begin: Begin | None = None
@@ -67,7 +72,7 @@ class Changes:
         """Return the next records; none if nothing came within this time."""
         self._made, self._offset, size = [], {}, 0
         while len(self._made) < self._most and size < _POLL_BYTES:
-            logged = self._stream.next(0.0 if self._made else wait_s)
+            logged = self._stream.next(wait_s if not self._made else _REST_S if self.in_transaction else 0.0)
             if logged is None:
                 break
             size += len(logged.data)
@@ -82,6 +87,9 @@ class Changes:
         return self.position
 
     def _take(self, logged: Logged) -> None:
+        if logged.data[0] in _CHANGES and self._is_done(self._index + 1):
+            self._index += 1
+            return
         message = decode(logged.data)
         match message:
             case Change():
@@ -93,6 +101,7 @@ class Changes:
                 self._ended(message)
             case Relation():
                 wanted = self._selection.has_table(message.schema, message.name)
+                self._relations[message.oid] = message
                 self._tables[message.oid] = self._maker.table(message) if wanted else None
             case Truncate():
                 if self._counted():
@@ -107,7 +116,8 @@ class Changes:
                 " with a snapshot.",
                 tag="SLOT_LOST",
             )
-        self._begin, self._begin_lsn, self._index, self._counts = begin, lsn, 0, {}
+        self._begin, self._begin_lsn, self._index = begin, lsn, 0
+        self._counts = dict(resumed.counts) if begin.commit_lsn == resumed.transaction else {}
         if self._counted() and self._with_transactions:
             name = f"{begin.xid}:{lsn}"
             self._made.append(self._records.transaction("BEGIN", name, None, begin.commit_us, self._offset))
@@ -115,13 +125,19 @@ class Changes:
     def _counted(self) -> bool:
         """Count a message of the transaction. Return False for one that was committed before."""
         self._index += 1
-        begin = self._begin
-        assert begin is not None
-        resumed = self._resumed
-        if begin.commit_lsn < resumed.lsn or (begin.commit_lsn == resumed.transaction and self._index <= resumed.index):
+        if self._is_done(self._index):
             return False
-        self.position = Position(self.position.lsn, begin.commit_lsn, self._index, self.position.snapshot)
+        assert self._begin is not None
+        self.position = Position(
+            self.position.lsn, self._begin.commit_lsn, self._index, self.position.snapshot, self._counts
+        )
         return True
+
+    def _is_done(self, index: int) -> bool:
+        """Return whether a message of the transaction was committed before."""
+        assert self._begin is not None
+        lsn, resumed = self._begin.commit_lsn, self._resumed
+        return lsn < resumed.lsn or (lsn == resumed.transaction and index <= resumed.index)
 
     def _ended(self, commit: Commit) -> None:
         begin = self._begin
@@ -161,7 +177,7 @@ class Changes:
         return self._overlap is not None and self._overlap.contains(self._begin, table.title, key)
 
     def _change(self, change: Change, lsn: int) -> None:
-        table = self._tables[change.relation]
+        table = self._table(change)
         if table is None:
             return
         origin = self._origin(lsn)
@@ -176,24 +192,33 @@ class Changes:
             case "U":
                 self._update(table, change, origin)
 
+    def _table(self, change: Change) -> Table | None:
+        """Return the table of a change; None if it is not captured."""
+        table = self._tables[change.relation]
+        if table is None or change.new is None:
+            return table
+        nulls = table.unexpected_nulls(change.new)
+        if nulls:  # the columns have become NOT NULL since
+            table = self._tables[change.relation] = self._maker.table(self._relations[change.relation], nulls)
+        return table
+
     def _update(self, table: Table, change: Change, origin: Origin) -> None:
         old, new = change.old, change.new
         assert new is not None
         if old is not None and change.old_is_key:
             table.check_identity()
-        if old is None or table.key_schema is None or table.key(old) == table.key(new):
-            if "u" not in self._skipped and not self._read_before(table, table.order_texts(new)):
-                before = None if change.old_is_key else old
+        if old is None or table.key_schema is None or table.key(old) == table.key(new, old):
+            if "u" not in self._skipped and not self._read_before(table, table.order_texts(new, old)):
                 block = self._block(table)
-                self._made.append(self._records.updated(table, before, new, origin, self._offset, block))
+                whole = not change.old_is_key
+                self._made.append(self._records.updated(table, old, new, origin, self._offset, block, whole=whole))
             return
         if "u" in self._skipped:
             return
-        self._delete(table, change, origin, table.key(new))
-        if not self._read_before(table, table.order_texts(new)):
-            full = None if change.old_is_key else old
+        self._delete(table, change, origin, table.key(new, old))
+        if not self._read_before(table, table.order_texts(new, old)):
             block = self._block(table)
-            self._made.append(self._records.created(table, new, origin, self._offset, block, full, table.key(old)))
+            self._made.append(self._records.created(table, new, origin, self._offset, block, old, table.key(old)))
 
     def _delete(self, table: Table, change: Change, origin: Origin, new_key: Struct | None) -> None:
         old = change.old
@@ -208,5 +233,7 @@ class Changes:
             return
         for oid in truncate.relations:
             table = self._tables.get(oid)
-            if table is not None and not self._read_before(table, []):
+            begin = self._begin
+            assert begin is not None
+            if table is not None and not (self._overlap is not None and self._overlap.emptied(begin, table.title)):
                 self._made.append(self._records.truncated(table, self._origin(lsn), self._offset, self._block(table)))

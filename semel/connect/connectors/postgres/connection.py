@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from psycopg import Connection
     from psycopg.pq.abc import PGconn
 
-__all__ = ["Address", "lost_database", "refused_by_database"]
+__all__ = ["Address", "database_errors", "lost_database", "refused_by_database"]
 
 #: How values become text, on each connection: one decoder reads rows of tables and of the log.
 _FORMS = {
@@ -102,6 +103,21 @@ def lost_database(what: str, text: str) -> SemelError:
         " offsets.",
         tag="DATABASE",
     )
+
+
+@contextmanager
+def database_errors(what: str) -> Iterator[None]:
+    """Turn the driver's errors into semel's."""
+    import psycopg
+
+    try:
+        yield
+    except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        raise lost_database(what, str(error)) from error
+    except psycopg.Error as error:
+        raise refused_by_database(
+            f"{what} refused a statement", error, "Correct the connector's properties, or the login's rights."
+        ) from error
 
 
 def refused_by_database(what: str, error: Exception, remedy: str) -> ConfigError:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from semel.connect.api import Offset, Partition, Polled, Setting, SourceConnector, SourceRecord, SourceTask, TaskContext
 from semel.connect.connectors.postgres.catalog import Catalog
 from semel.connect.connectors.postgres.changes import Changes
-from semel.connect.connectors.postgres.connection import Address
+from semel.connect.connectors.postgres.connection import Address, database_errors
 from semel.connect.connectors.postgres.overlap import Overlap
 from semel.connect.connectors.postgres.position import Position, SnapshotState
 from semel.connect.connectors.postgres.records import Origin, RecordMaker
@@ -22,7 +22,9 @@ from semel.connect.connectors.postgres.server import (
     check_slot,
     create_slot,
     find_slot,
+    prepare_publication,
     published_tables,
+    warn_of_keyless,
 )
 from semel.connect.connectors.postgres.settings import SETTINGS, check_settings
 from semel.connect.connectors.postgres.snapshot import Rows, SnapshotReader
@@ -86,6 +88,10 @@ class PostgresCdcTask(SourceTask):
 
     def start(self, config: Mapping[str, Any], context: TaskContext) -> None:
         """Connect, make publication and slot where they are missing, and resume at the offset."""
+        with database_errors("the database"):
+            self._start(config, context)
+
+    def _start(self, config: Mapping[str, Any], context: TaskContext) -> None:
         self._config, self._context = config, context
         self._partition = {"server": config["topic.prefix"]}
         self._stream: LogStream | None = None
@@ -98,12 +104,15 @@ class PostgresCdcTask(SourceTask):
         self._maker = TableMaker(config, self._catalog, self._selection)
         self._records = RecordMaker(config, self._partition)
         check_server(self._connection)
-        tables = published_tables(self._connection, config, self._selection)
+        prepare_publication(self._connection, config, self._selection)
         reached(CaptureStep.PUBLICATION_READY, config["topic.prefix"])
-        check_rights(self._connection, tables)
-        self._tables = [one for one in tables if self._selection.has_snapshot(one.schema, one.name)]
+        check_rights(self._connection, published_tables(self._connection, config, self._selection))
         self._position = self._resumed(context.offset(self._partition))
         reached(CaptureStep.SLOT_READY, config["topic.prefix"])
+        # after the slot is there: what a table that is made between has, is in one of both
+        tables = published_tables(self._connection, config, self._selection)
+        warn_of_keyless(self._connection, tables)
+        self._tables = [one for one in tables if self._selection.has_snapshot(one.schema, one.name)]
         self._slot_until: float | None = None
         self._beat = time.monotonic()
         if self._snapshot_due():
@@ -145,6 +154,10 @@ class PostgresCdcTask(SourceTask):
 
     def poll(self) -> Polled:
         """Give the next rows or changes."""
+        with database_errors("the database"):
+            return self._polled()
+
+    def _polled(self) -> Polled:
         if self._snapshot is not None:
             return self._read_rows(self._snapshot)
         if self._config["snapshot.mode"] == "initial_only":

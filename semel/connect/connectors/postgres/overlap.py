@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from semel.connect.connectors.postgres.pgoutput import Begin
 from semel.connect.connectors.postgres.position import SnapshotState
+from semel.errors import DataLoss
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -26,6 +27,18 @@ class Overlap:
             if session.last is None or not session.last[1] or self._covers(table, session.last[1], key):
                 return session.saw(begin.xid, begin.commit_lsn)
         return False
+
+    def emptied(self, begin: Begin, table: str) -> bool:
+        """Return whether a table was read after it was emptied. Raise :class:`DataLoss` if only a part of it was."""
+        seen = {session.saw(begin.xid, begin.commit_lsn) for session in self._state.sessions_of(table)}
+        if len(seen) > 1:
+            raise DataLoss(
+                f"table {table} was truncated after a part of its rows was read, and before the others were. These rows"
+                " are the same to a consumer. Remove the connector's offsets, and the slot, to begin with a"
+                " snapshot.",
+                tag="SLOT_LOST",
+            )
+        return True in seen
 
     def _covers(self, table: str, last: list[str], key: list[str]) -> bool:
         """Return whether a key is at or before the last one of a session: in the order that PostgreSQL reads in."""

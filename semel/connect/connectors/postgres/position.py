@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from semel.errors import DataLoss
@@ -107,6 +107,8 @@ class Position:
     transaction: int = 0
     index: int = 0
     snapshot: SnapshotState | None = None
+    #: The records of the transaction so far, by table, where they carry their number.
+    counts: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, offset: Mapping[str, Any]) -> Position:
@@ -116,7 +118,8 @@ class Position:
                 int(offset[name]) for name in ("lsn_commit", "transaction_lsn", "transaction_index")
             )
             text = offset.get("snapshot_state")
-            return cls(lsn, transaction, index, SnapshotState.parse(text) if text else None)
+            state = SnapshotState.parse(text) if text else None
+            return cls(lsn, transaction, index, state, json.loads(offset.get("transaction_counts", "{}")))
         except (KeyError, TypeError, ValueError):
             raise DataLoss(
                 f"the offset {dict(offset)!r:.200} is not one of PostgresCdcSource. Nothing was read. Give the"
@@ -131,6 +134,8 @@ class Position:
             "transaction_lsn": self.transaction,
             "transaction_index": self.index,
         }
+        if self.counts:
+            made["transaction_counts"] = json.dumps(self.counts, separators=(",", ":"))
         if self.snapshot is not None:
             made["snapshot_state"] = self.snapshot.text()
         return made

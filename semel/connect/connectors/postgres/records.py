@@ -71,7 +71,8 @@ class RecordMaker:
     ) -> SourceRecord:
         """Return the record of a new row; of one with a new key if the ``old_key`` is given."""
         headers = _header("__debezium.oldkey", old_key)
-        return self._record(table, table.key(cells), "c", None, table.row(cells, old), origin, offset, block, headers)
+        key = table.key(cells, old)
+        return self._record(table, key, "c", None, table.row(cells, old), origin, offset, block, headers)
 
     def updated(
         self,
@@ -81,10 +82,12 @@ class RecordMaker:
         origin: Origin,
         offset: dict[str, Any],
         block: Struct | None,
+        *,
+        whole: bool,
     ) -> SourceRecord:
-        """Return the record of a change that left the key as it was."""
-        before = None if old is None else table.row(old)
-        return self._record(table, table.key(new), "u", before, table.row(new, old), origin, offset, block)
+        """Return the record of a change that left the key as it was. The old row is there if it is ``whole``."""
+        before = table.row(old) if old is not None and whole else None
+        return self._record(table, table.key(new, old), "u", before, table.row(new, old), origin, offset, block)
 
     def deleted(
         self,

@@ -72,11 +72,11 @@ class LogStream:
             if logged is not None:
                 return logged
             self._report_if_due()
-            left = end - time.monotonic()
-            if left <= 0:
-                return None
+            left = max(0.0, end - time.monotonic())
             if select.select([self._pg.socket], [], [], left)[0]:
                 self._consume()
+            elif left == 0:
+                return None
 
     def _received(self) -> Logged | None:
         """Return what libpq has, and answer the server's questions."""

@@ -17,7 +17,17 @@ from semel.settings import NOTHING
 if TYPE_CHECKING:
     from psycopg import Connection
 
-__all__ = ["Slot", "check_rights", "check_server", "check_slot", "create_slot", "find_slot", "published_tables"]
+__all__ = [
+    "Slot",
+    "check_rights",
+    "check_server",
+    "check_slot",
+    "create_slot",
+    "find_slot",
+    "prepare_publication",
+    "published_tables",
+    "warn_of_keyless",
+]
 
 log = logging.getLogger("semel.connect")
 
@@ -68,10 +78,8 @@ def check_server(connection: Connection[Any]) -> None:
         )
 
 
-def published_tables(
-    connection: Connection[Any], config: Mapping[str, Any], selection: Selection
-) -> list[PublishedTable]:
-    """Return the tables that are captured now. The publication is made, or given the tables, as the settings say.
+def prepare_publication(connection: Connection[Any], config: Mapping[str, Any], selection: Selection) -> None:
+    """Make the publication, or give it the tables, as the settings say.
 
     Raises :class:`ConfigError` for a publication that is missing, or that this login may not make.
     """
@@ -87,7 +95,18 @@ def published_tables(
         _publish(connection, name, _selected(connection, selection), exists=there is not None)
     elif there is None:
         _create(connection, name, "" if mode == "no_tables" else " FOR ALL TABLES")
-    tables = [one for one in Catalog(connection).published(name) if selection.has_table(one.schema, one.name)]
+
+
+def published_tables(
+    connection: Connection[Any], config: Mapping[str, Any], selection: Selection
+) -> list[PublishedTable]:
+    """Return the tables that are captured now."""
+    name = config["publication.name"]
+    return [one for one in Catalog(connection).published(name) if selection.has_table(one.schema, one.name)]
+
+
+def warn_of_keyless(connection: Connection[Any], tables: Sequence[PublishedTable]) -> None:
+    """Name the tables that PostgreSQL refuses changes of."""
     keyless = [one.title for one in tables if not _has_identity(connection, one)]
     if keyless:
         log.warning(
@@ -95,7 +114,6 @@ def published_tables(
             " other replica identity. Give them one: ALTER TABLE … REPLICA IDENTITY FULL",
             ", ".join(keyless[:10]),
         )
-    return tables
 
 
 def _selected(connection: Connection[Any], selection: Selection) -> list[tuple[str, str]]:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from semel.connect.connectors.postgres.catalog import Catalog, PublishedTable
-from semel.connect.connectors.postgres.connection import Address, lost_database
+from semel.connect.connectors.postgres.connection import Address
 from semel.connect.connectors.postgres.pgoutput import Cell
 from semel.connect.connectors.postgres.position import Session, SnapshotState
 from semel.connect.connectors.postgres.tables import Table, TableMaker
@@ -83,14 +83,9 @@ class SnapshotReader:
 
     def next(self, count: int) -> Rows | None:
         """Return the next rows, all of a table without a key; None while it waits, and once all are read."""
-        from psycopg import OperationalError
-
-        try:
-            if self._state is None and not self._began():
-                return None
-            return self._read(count)
-        except OperationalError as error:
-            raise lost_database("a table of the snapshot", str(error)) from error
+        if self._state is None and not self._began():
+            return None
+        return self._read(count)
 
     @property
     def state(self) -> SnapshotState | None:
@@ -170,6 +165,7 @@ class _TableCursor:
         self._places = [names.index(name) for name in self._order]
         self.is_first = after is None
         self._ahead: list[list[Cell]] = []
+        self._ended = False
         listed, order = (
             sql.SQL(", ").join(map(sql.Identifier, some)) if some else sql.SQL("") for some in (names, self._order)
         )
@@ -193,15 +189,16 @@ class _TableCursor:
     def rows(self, count: int) -> tuple[list[list[Cell]], bool]:
         """Return so many rows, or all without a key, and whether these are the last ones."""
         wanted = count if self._order else None
-        rows = self._ahead
-        while wanted is None or len(rows) <= wanted:
+        while not self._ended and (wanted is None or len(self._ahead) <= wanted):
             more = self._fetch(count)
-            rows += more
+            self._ahead += more
             if len(more) < count:
                 self._connection.execute("CLOSE semel_rows")
-                return rows, True
-        self._ahead = rows[wanted:]
-        return rows[:wanted], False
+                self._ended = True
+        if wanted is None:
+            wanted = len(self._ahead)
+        rows, self._ahead = self._ahead[:wanted], self._ahead[wanted:]
+        return rows, self._ended and not self._ahead
 
     def _fetch(self, count: int) -> list[list[Cell]]:
         """Return the next rows as PostgreSQL's texts."""

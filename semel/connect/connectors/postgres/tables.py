@@ -7,7 +7,7 @@ column may be null, its default, the key.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,6 +86,7 @@ class Table:
     columns: tuple[_Column, ...]
     key_columns: tuple[_Column, ...]
     order_places: tuple[int, ...]
+    required: tuple[_Column, ...]
     hidden_keys: tuple[str, ...]
     key_schema: Schema | None
     value_schema: Schema
@@ -100,15 +101,22 @@ class Table:
         """Return a row. An ``old`` one has values that the new one does not repeat."""
         return Struct.of_cells(self.value_schema, tuple(self._value(one, cells, old) for one in self.columns))
 
-    def key(self, cells: Sequence[Cell]) -> Struct | None:
+    def key(self, cells: Sequence[Cell], old: Sequence[Cell] | None = None) -> Struct | None:
         """Return the key of a row."""
         if self.key_schema is None:
             return None
-        return Struct.of_cells(self.key_schema, tuple(self._value(one, cells, None) for one in self.key_columns))
+        return Struct.of_cells(self.key_schema, tuple(self._value(one, cells, old) for one in self.key_columns))
 
-    def order_texts(self, cells: Sequence[Cell]) -> list[str]:
+    def order_texts(self, cells: Sequence[Cell], old: Sequence[Cell] | None = None) -> list[str]:
         """Return the key by which a snapshot reads the table, as PostgreSQL's texts."""
-        return [str(cells[place]) for place in self.order_places]
+        texts = (
+            cells[place] if cells[place] is not UNCHANGED or old is None else old[place] for place in self.order_places
+        )
+        return [str(one) for one in texts]
+
+    def unexpected_nulls(self, cells: Sequence[Cell]) -> frozenset[str]:
+        """Return the columns that have a null in a new row, and may have none by now."""
+        return frozenset(one.name for one in self.required if cells[one.place] is None)
 
     def check_identity(self) -> None:
         """Raise :class:`ConfigError` if the old row of a change lacks a column of the key."""
@@ -122,7 +130,7 @@ class Table:
 
     def _value(self, column: _Column, cells: Sequence[Cell], old: Sequence[Cell] | None) -> Any:
         cell = cells[column.place]
-        if cell is UNCHANGED and old is not None:
+        if cell is UNCHANGED and old is not None and old[column.place] is not None:
             cell = old[column.place]
         if cell is None:
             return None if column.optional else column.blank
@@ -146,16 +154,17 @@ class TableMaker:
         self._delimiter = config["topic.delimiter"]
         self._forms = Forms.of(config)
 
-    def table(self, relation: Relation) -> Table:
-        """Return a table as the log describes it."""
+    def table(self, relation: Relation, nullable: Collection[str] = ()) -> Table:
+        """Return a table as the log describes it. ``nullable`` columns may be null, whatever the catalog says."""
         self._catalog.forget()
         facts, kinds = self._catalog.columns(relation.oid), {}
         for place, column in enumerate(relation.columns):
             kind = kind_of(self._catalog.type(column.type_oid), column.modifier, self._forms, self._catalog.type)
             if kind is not None:
-                kinds[column.name] = _column(column.name, place, kind, facts.get(column.name))
+                known = None if column.name in nullable else facts.get(column.name)
+                kinds[column.name] = _column(column.name, place, kind, known)
         title = f"{relation.schema}.{relation.name}"
-        order = self._catalog.key(relation.oid)
+        order = self._order(relation)
         names = self._selection.message_key(relation.schema, relation.name) or order
         key = tuple(kinds[name] for name in names if name in kinds)
         shown = tuple(one for one in kinds.values() if self._selection.has_column(title, one.name))
@@ -172,11 +181,18 @@ class TableMaker:
             shown,
             key,
             tuple(kinds[name].place for name in order if name in kinds),
+            tuple(one for one in kinds.values() if not one.optional),
             tuple(hidden),
             Schema(Type.STRUCT, name=f"{full}.Key", fields=_fields(key)) if key else None,
             value,
             _envelope(f"{full}.Envelope", value),
         )
+
+    def _order(self, relation: Relation) -> list[str]:
+        """Return the columns of the key: by their names at the change, which the catalog may no longer have."""
+        order = self._catalog.key(relation.oid)
+        at_change = [one.name for one in relation.columns if one.is_key]
+        return at_change if relation.identity == "d" and at_change and set(at_change) != set(order) else order
 
 
 def _column(name: str, place: int, kind: Kind, facts: ColumnFacts | None) -> _Column:

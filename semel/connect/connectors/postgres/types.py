@@ -120,7 +120,7 @@ def _array(element: PgType, modifier: int, forms: Forms, resolve: Callable[[int]
         return None
     items = of.schema.but(optional=element.kind != "e")
     delimiter, read = (";" if element.name == "box" else ","), of.read
-    unavailable = [] if of.unavailable is None else [of.unavailable]
+    unavailable = None if of.unavailable is None else [of.unavailable]
     return Kind(Schema.array(items), lambda text: texts.items(text, read, delimiter), [], unavailable)
 
 
