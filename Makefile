@@ -40,7 +40,7 @@ export UV_PYTHON_DOWNLOADS := never
 # Spark starts a Python process for each thing that it plans: without compiled modules, each of them compiles pandas and PySpark anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup java kafka warm test test-exhaustive test-versions test-spark check lint format types layers docs documents demo connect-demo streams-demo twophase-demo model fuzz storm bench timeline lock clean mirror-demo oracle-connect oracle-streams oracle-mirror
+.PHONY: help setup java kafka warm test test-exhaustive test-versions test-spark check lint format types layers docs documents demo connect-demo streams-demo twophase-demo model fuzz storm bench timeline lock clean mirror-demo oracle-connect oracle-streams oracle-mirror oracle-debezium
 
 help:  ## show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
@@ -146,6 +146,9 @@ oracle-connect: setup  ## ask Kafka Connect's own converters and transformations
 
 oracle-streams: setup  ## ask Kafka Streams' own test driver again, for tests/streams/oracle/answers.jsonl.xz
 	@$(BIN)/python -m tests.streams.oracle
+
+oracle-debezium: kafka  ## ask Debezium's own PostgreSQL connector again, for tests/connect/oracle/debezium.json.xz
+	@$(BIN)/python -m tests.connect.oracle.debezium
 
 oracle-mirror: setup  ## ask MirrorMaker 2's own classes again, for tests/mirror/oracle/answers.json
 	@$(BIN)/python -m tests.mirror.oracle

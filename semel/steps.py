@@ -22,6 +22,7 @@ __all__ = [
     "BEFORE_4_2",
     "HEALING",
     "AdoptionStep",
+    "CaptureStep",
     "ConnectStep",
     "HerderStep",
     "MirrorStep",
@@ -180,6 +181,17 @@ class ConnectStep(Step):
     RECORDS_WRITTEN = "records_written"
     OFFSETS_SENT = "offsets_sent"
     COMMITTED = "committed"
+
+
+class CaptureStep(Step):
+    """Steps of a task that captures the changes of a database: of its start, then of each commit."""
+
+    PUBLICATION_READY = "publication_ready"
+    SLOT_READY = "slot_ready"
+    SNAPSHOT_BEGAN = "snapshot_began"
+    ROWS_READ = "rows_read"
+    LOG_OPENED = "log_opened"
+    LOG_CONFIRMED = "log_confirmed"
 
 
 class HerderStep(Step):

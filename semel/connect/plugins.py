@@ -26,6 +26,10 @@ _CONNECTORS = {
         ("SqlSource", "JdbcSourceConnector", "io.confluent.connect.jdbc.JdbcSourceConnector"),
         "semel.connect.connectors.sql.SqlSource",
     ),
+    **dict.fromkeys(
+        ("PostgresCdcSource", "PostgresConnector", "io.debezium.connector.postgresql.PostgresConnector"),
+        "semel.connect.connectors.postgres.connector.PostgresCdcSource",
+    ),
     "FilesSource": "semel.connect.connectors.files.FilesSource",
     "SingerSource": "semel.connect.connectors.singer.SingerSource",
     "DatagenSource": "semel.connect.connectors.datagen.DatagenSource",
@@ -53,7 +57,7 @@ def plugins() -> list[tuple[str, str]]:
     """Return the kind and the name of each plugin that semel has."""
     connectors = [("source", path) for path in dict.fromkeys(_CONNECTORS.values())]
     transforms = [
-        ("transformation", f"{_TRANSFORMS}{name}{side}")
+        ("transformation", f"{made.package}{name}{side}")
         for name, made in TRANSFORMS.items()
         for side in (("$Key", "$Value") if made.sided else ("",))
     ]

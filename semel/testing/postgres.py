@@ -38,9 +38,13 @@ _AS_OTHER_USER = (
 
 
 class Postgres:
-    """A running server, with a database ``postgres`` and a login of that name. Use it as a context manager."""
+    """A running server, with a database ``postgres`` and a login of that name. Use it as a context manager.
 
-    def __init__(self) -> None:
+    ``settings`` are PostgreSQL's own, such as ``wal_level``.
+    """
+
+    def __init__(self, **settings: str) -> None:
+        self._settings = settings
         self._directory = Path(tempfile.mkdtemp(prefix="semel-postgres-"))
         remover = [sys.executable, "-I", "-S", watchdog.__file__, str(os.getpid()), "--remove", str(self._directory)]
         self._remover = subprocess.Popen(remover, stdin=subprocess.PIPE, start_new_session=True)
@@ -80,6 +84,7 @@ class Postgres:
         """Start it, the first time or again after :meth:`kill`. Return when it takes connections."""
         command = [str(self._binaries / "postgres"), "-D", str(self._data), "-p", str(self.port)]
         command += ["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="]
+        command += [word for name, value in self._settings.items() for word in ("-c", f"{name}={value}")]
         log = self._directory / "log"
         watcher = [sys.executable, "-I", "-S", watchdog.__file__, str(os.getpid()), str(log), *self._as_user, *command]
         self._process = subprocess.Popen(

@@ -7,6 +7,7 @@
                 ``sql_rows`` their values, ``sql_checks`` what is checked before
 ``singer``      ``SingerSource``: records of a Singer tap; ``singer_tap`` is its process,
                 ``singer_schema`` the schemas of its streams
+``postgres``    ``PostgresCdcSource``: changes of a database, from its log
 ``datagen``     ``DatagenSource``: numbered records
 ==============  ======================================================================================================
 """

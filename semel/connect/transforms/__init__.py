@@ -4,6 +4,7 @@
 ``chain``       what a connector was told of them, applied in order
 ``base``        what a transformation is
 ``columns``     keys or values of a table; ``record`` those of one record
+``envelopes``   ExtractNewRecordState
 ``fields``      InsertField, ReplaceField, MaskField, ExtractField, ValueToKey, HoistField
 ``routing``     RegexRouter, Filter
 ``timestamps``  TimestampConverter

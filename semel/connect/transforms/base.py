@@ -83,6 +83,8 @@ class Transform:
 
     options: ClassVar[Mapping[str, Setting]] = {}
     sided: ClassVar[bool] = True
+    #: What stands before its name in ``type``.
+    package: ClassVar[str] = "org.apache.kafka.connect.transforms."
 
     def __init__(self, options: Mapping[str, Any], side: str) -> None:
         self.given, self.side = options, side

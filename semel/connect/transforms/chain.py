@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semel.connect.settings.connector_properties import ConnectorProperties
-from semel.connect.transforms import fields, predicates, routing, timestamps
+from semel.connect.transforms import envelopes, fields, predicates, routing, timestamps
 from semel.connect.transforms.base import Transform
 from semel.connect.transforms.predicates import Predicate
 from semel.connect.transforms.record import Record
@@ -19,11 +19,11 @@ from semel.settings import Setting, nearest
 
 __all__ = ["PREDICATES", "TRANSFORMS", "Chain", "read_chain"]
 
-_PACKAGE = "org.apache.kafka.connect.transforms."
 _Tables = list[tuple[str, pa.Table]]
 TRANSFORMS: dict[str, type[Transform]] = {
     made.__name__: made
     for made in (
+        envelopes.ExtractNewRecordState,
         fields.ExtractField,
         fields.HoistField,
         fields.InsertField,
@@ -110,7 +110,7 @@ def read_chain(properties: ConnectorProperties) -> Chain:
 
 
 def _link(properties: ConnectorProperties, prefix: str, made: Mapping[str, Predicate | None]) -> _Link | None:
-    kind, side = _class(properties, prefix, TRANSFORMS, _PACKAGE)
+    kind, side = _class(properties, prefix, TRANSFORMS, *{one.package for one in TRANSFORMS.values()})
     predicate = properties.text(f"{prefix}predicate")
     negate = properties.read(f"{prefix}negate", Setting(bool, False))
     if predicate and predicate not in made:
@@ -129,12 +129,13 @@ def _link(properties: ConnectorProperties, prefix: str, made: Mapping[str, Predi
 
 
 def _predicate(properties: ConnectorProperties, prefix: str) -> Predicate | None:
-    kind, _ = _class(properties, prefix, PREDICATES, f"{_PACKAGE}predicates.")
+    kind, _ = _class(properties, prefix, PREDICATES, "org.apache.kafka.connect.transforms.predicates.")
     return None if kind is None else _built(properties, prefix, kind.options, kind)
 
 
-def _class(properties: ConnectorProperties, prefix: str, known: Mapping[str, Any], package: str) -> tuple[Any, str]:
+def _class(properties: ConnectorProperties, prefix: str, known: Mapping[str, Any], *packages: str) -> tuple[Any, str]:
     given = properties.text(f"{prefix}type")
+    package = next((one for one in packages if given.startswith(one)), "")
     name, _, side = given.removeprefix(package).partition("$")
     if name not in known or side not in ("", "Key", "Value"):
         hint = nearest(name, known) or "."

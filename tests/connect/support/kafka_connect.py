@@ -45,7 +45,7 @@ class KafkaConnect:
     def __init__(self, address: str) -> None:
         self.address = address
 
-    def ask(self, method: str, path: str, body: Mapping[str, str] | None = None) -> Any:
+    def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """Ask its REST interface."""
         data = None if body is None else json.dumps(body).encode()
         request = Request(

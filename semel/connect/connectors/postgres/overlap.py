@@ -1,0 +1,62 @@
+"""Rows that a snapshot has read, and the changes of the log that it had seen: those are passed over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from semel.connect.connectors.postgres.pgoutput import Begin
+from semel.connect.connectors.postgres.position import SnapshotState
+from semel.errors import DataLoss
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+__all__ = ["Overlap"]
+
+
+class Overlap:
+    """The changes of the log that are in a snapshot's rows already."""
+
+    def __init__(self, connection: Connection[Any], state: SnapshotState, keys: dict[str, list[str]]) -> None:
+        self._connection, self._state, self._keys = connection, state, keys
+        self._covered: dict[tuple[str, tuple[str, ...], tuple[str, ...]], bool] = {}
+
+    def contains(self, begin: Begin, table: str, key: list[str]) -> bool:
+        """Return whether a change of a row is in what was read of the row."""
+        for session in self._state.sessions_of(table):
+            if session.last is None or not session.last[1] or self._covers(table, session.last[1], key):
+                return session.saw(begin.xid, begin.commit_lsn)
+        return False
+
+    def emptied(self, begin: Begin, table: str) -> bool:
+        """Return whether a table was read after it was emptied. Raise :class:`DataLoss` if only a part of it was."""
+        seen = {session.saw(begin.xid, begin.commit_lsn) for session in self._state.sessions_of(table)}
+        if len(seen) > 1:
+            raise DataLoss(
+                f"table {table} was truncated after a part of its rows was read, and before the others were. These rows"
+                " are the same to a consumer. Remove the connector's offsets, and the slot, to begin with a"
+                " snapshot.",
+                tag="SLOT_LOST",
+            )
+        return True in seen
+
+    def _covers(self, table: str, last: list[str], key: list[str]) -> bool:
+        """Return whether a key is at or before the last one of a session: in the order that PostgreSQL reads in."""
+        asked = table, tuple(last), tuple(key)
+        if asked not in self._covered:
+            self._covered[asked] = self._compared(table, last, key)
+        return self._covered[asked]
+
+    def _compared(self, table: str, last: list[str], key: list[str]) -> bool:
+        """Compare by the types and collations of the table's own columns."""
+        from psycopg import sql
+
+        schema, _, name = table.partition(".")
+        columns = sql.SQL(", ").join(map(sql.Identifier, self._keys[table]))
+        ours, theirs = (sql.SQL(", ").join(map(sql.Literal, one)) for one in (key, last))
+        statement = sql.SQL(
+            "SELECT ({}) <= ({}) FROM (SELECT {} FROM {} WHERE false UNION ALL SELECT {}) AS of"
+        ).format(columns, theirs, columns, sql.Identifier(schema, name), ours)
+        row = self._connection.execute(statement).fetchone()
+        assert row is not None
+        return bool(row[0])
