@@ -21,6 +21,8 @@ from pyspark.errors import SparkNoSuchElementException
 from pyspark.sql import DataFrame
 
 from semel.errors import Unsupported
+from semel.spark.jvm.application import application_of
+from semel.spark.jvm.offset_log import parse_offset_log
 from semel.spark.jvm.values import (
     Callback,
     Execution,
@@ -94,9 +96,9 @@ def callback(df: DataFrame) -> Callback | None:
     Local properties of the thread, the same that its jobs carry. The run's own, ``sql.streaming.runId``, is set for
     continuous queries only; a micro-batch has its run id as its job group, by which ``query.stop()`` cancels its jobs.
     """
-    context = df.sparkSession.sparkContext
-    query, run = context.getLocalProperty("sql.streaming.queryId"), context.getLocalProperty("spark.jobGroup.id")
-    batch = context.getLocalProperty("streaming.sql.batchId")
+    with pinned("the local properties of a thread"):
+        properties = application_of(df.sparkSession.sparkContext).local_properties()
+    query, run, batch = map(properties.get, ("sql.streaming.queryId", "spark.jobGroup.id", "streaming.sql.batchId"))
     return Callback(query, run, int(batch)) if query is not None and run is not None and batch is not None else None
 
 
@@ -122,6 +124,7 @@ def find_query(df: DataFrame, query: str) -> Execution:
             trigger=_trigger(execution),
             limits_each_batch=current().limits_each_batch,
             jvm_execution=execution,
+            jvm_bytes=jvm.java.io.ByteArrayOutputStream,
         )
 
 
@@ -131,7 +134,7 @@ def batch_start_ms(df: DataFrame, run: str) -> int:
     The offset log has an older time where it is replayed.
     """
     with pinned("when a micro-batch began"):
-        for execution in _running(df).values():
+        for execution in _values(_running(df)):
             if str(execution.runId().toString()) == run:
                 return int(execution.getLatestExecutionContext().currentTriggerStartTimestamp())
         raise AttributeError(f"no active run {run}")
@@ -142,14 +145,22 @@ def belongs_to_query(df: DataFrame) -> bool:
 
     That tells it in any thread, and properties do not.
     """
-    own = df._jdf.sparkSession()
     with pinned("the sessions of the running queries"):
-        return any(own.equals(execution.sparkSessionForStream()) for execution in _running(df).values())
+        running = _running(df)
+        if running.isEmpty():
+            return False
+        own = df._jdf.sparkSession()
+        return any(own.equals(execution.sparkSessionForStream()) for execution in _values(running))
 
 
 def _running(df: DataFrame) -> Any:
     """Return the executions of all running queries by id. Sessions share them; a callback's own session lists none."""
     return df._jdf.sparkSession().sharedState().activeStreamingQueries()
+
+
+def _values(running: Any) -> list[Any]:
+    """Return the values of a Java map. The end of its iterator would be an exception, which costs eighty calls."""
+    return [entry.getValue() for entry in running.entrySet().toArray()]
 
 
 def _check_kind(execution: Any) -> None:
@@ -257,29 +268,14 @@ def offset_log_entry(execution: Execution, batch: int) -> OffsetLogEntry | None:
     None without an entry.
     """
     with pinned("its offset log"):
-        found = execution.jvm_execution.offsetLog().get(batch)
-        if not found.isDefined():
+        offset_log = execution.jvm_execution.offsetLog()
+        logged = offset_log.get(batch)
+        if not logged.isDefined():
             return None
-        logged = found.get()
-        version = current().offset_log_version(logged)
-        return OffsetLogEntry(version, _offsets(logged, version))
-
-
-def _offsets(logged: Any, version: int) -> dict[str, str | None]:
-    """Version 1 is a list by position.
-
-    Version 2 is a map by position or name, of which a source that is used twice has one key only.
-    """
-    if version == 1:
-        return {str(index): _text(offset) for index, offset in enumerate(items(logged.offsets()))}
-    if version != 2:
-        raise AttributeError(f"offset log version {version}")
-    offsets = logged.offsetsMap()
-    return {str(key): _text(offsets.apply(key)) for key in items(offsets.keySet().toSeq())}
-
-
-def _text(option: Any) -> str | None:
-    return str(option.get().json()) if option.isDefined() else None
+        # as its file has it: a call for each offset would be some for each source
+        text = execution.jvm_bytes()
+        offset_log.serialize(logged.get(), text)
+        return parse_offset_log(str(text.toString("UTF-8")), f"offsets/{batch}")
 
 
 _VALIDATION = "spark.sql.streaming.stateStore.commitValidation.enabled"
@@ -290,8 +286,9 @@ def settings(df: DataFrame) -> Settings:
 
     A running query has a copy of its session's from when it started: those of the callback's DataFrame.
     """
-    conf, core = df.sparkSession.conf, df.sparkSession.sparkContext.getConf()
+    conf = df.sparkSession.conf
     with pinned("the settings of its state store and its scheduler"):
+        core = application_of(df.sparkSession.sparkContext).conf
         return Settings(
             state_format=int(str(conf.get("spark.sql.streaming.stateStore.checkpointFormatVersion"))),
             commit_validation=current().validates_state and _true(conf.get(_VALIDATION)),

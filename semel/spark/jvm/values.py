@@ -55,8 +55,8 @@ class Callback:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """A running query: what does not change while it runs. ``jvm_execution`` is Spark's own object, for this
-    package only.
+    """A running query: what does not change while it runs. ``jvm_execution`` is Spark's own object, and
+    ``jvm_bytes`` Java's class of byte streams, both for this package only.
 
     ``checkpoint`` is a URI, also where the user gave a path. ``limits_each_batch``: a run that ends by itself makes as
     many batches as the limits of its sources ask for. Spark before 4.2 makes one.
@@ -70,6 +70,7 @@ class Execution:
     trigger: Trigger
     limits_each_batch: bool
     jvm_execution: Any = field(repr=False, compare=False)
+    jvm_bytes: Any = field(repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,7 @@ class Stage:
 @dataclass(frozen=True, slots=True)
 class Job:
     """One Spark job: its stages, also those that it found done; how many stages it completed or failed; and how many
-    tasks.
+    tasks. ``group`` is its job group.
     """
 
     id: int
@@ -149,6 +150,7 @@ class Job:
     completed_tasks: int
     failed_tasks: int
     tags: frozenset[str]
+    group: str | None = None
 
     @property
     def computed_one(self) -> bool:
