@@ -61,6 +61,13 @@ class Application:
         return self.context.persistentRdds()
 
     @cached_property
+    def function_patterns(self) -> tuple[Any, ...]:
+        """Spark's marks of plans with a function of the user's, or with a subquery."""
+        loader = self.context.getClass().getClassLoader()
+        marks = loader.loadClass("org.apache.spark.sql.catalyst.trees.TreePattern$").getField("MODULE$").get(None)
+        return marks.PYTHON_UDF(), marks.SCALA_UDF(), marks.PLAN_EXPRESSION()
+
+    @cached_property
     def conf(self) -> Mapping[str, str]:
         """The settings that the application was started with: they do not change while it runs."""
         return dict(json.loads(self.json(self.context.conf().getAll())))

@@ -1,4 +1,4 @@
-"""The RDDs that a DataFrame is made of: which were checkpointed or persisted, and in how many partitions one comes
+"""The RDDs that a DataFrame is made of, and which were checkpointed or persisted
 (DESIGN rule 2; docs/decisions/0010). And its columns: made of nothing, or as the query's source has them.
 """
 
@@ -11,10 +11,10 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from semel.spark.jvm.application import application_of
-from semel.spark.jvm.streaming_query import items, nodes, pinned, simple_name
+from semel.spark.jvm.streaming_query import PLAIN, items, nodes, pinned, simple_name
 from semel.spark.jvm.values import Execution
 
-__all__ = ["columns_of_source", "is_null_column", "is_one_partition", "newest_checkpoint", "newest_persisted"]
+__all__ = ["columns_of_source", "is_null_column", "newest_checkpoint", "newest_persisted"]
 
 #: The leaves of a logical plan that are RDDs: what was checkpointed, made of an RDD, or is given to foreachBatch.
 _OF_RDDS = ("LogicalRDD", "ExternalRDD")
@@ -61,24 +61,6 @@ def _rdds_of(plan: Any) -> list[Any]:
     return below + [node.rdd() for node in found if simple_name(node) in _OF_RDDS]
 
 
-#: What keeps the partitions of what is below it.
-_NARROW = ("Filter", "LogicalRDD", "Project", "SubqueryAlias")
-
-
-def is_one_partition(df: DataFrame) -> bool:
-    """Return whether one task computes the DataFrame of a micro-batch, and its own plan asks for no more.
-
-    Spark has planned what comes before this DataFrame as an RDD already, so nothing is computed here.
-    """
-    with pinned("the partitions of what foreachBatch is given"):
-        node = df._jdf.queryExecution().analyzed()
-        while (kind := str(node.nodeName())) in _NARROW:
-            if kind == "LogicalRDD":
-                return int(node.rdd().getNumPartitions()) == 1
-            node = node.child()
-        return False
-
-
 def is_null_column(df: DataFrame, name: str) -> bool:
     """Return whether the plan itself makes a column null in each row, as a cast of ``lit(None)`` does. Nothing is
     computed.
@@ -91,7 +73,7 @@ def is_null_column(df: DataFrame, name: str) -> bool:
             return False
         (at,) = [at for at, column in enumerate(items(node.output())) if column.name() == name]
         # some calls for each node of the plan, however many columns it has
-        while (kind := str(node.nodeName())) in _NARROW and kind != "LogicalRDD":
+        while (kind := str(node.nodeName())) in PLAIN:
             if kind == "Project":
                 column = node.projectList().apply(at)
                 if column.nodeName() == "Alias":

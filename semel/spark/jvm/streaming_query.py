@@ -21,7 +21,7 @@ from pyspark.errors import SparkNoSuchElementException
 from pyspark.sql import DataFrame
 
 from semel.errors import Unsupported
-from semel.spark.jvm.application import application_of
+from semel.spark.jvm.application import Application, application_of
 from semel.spark.jvm.offset_log import parse_offset_log
 from semel.spark.jvm.values import (
     Callback,
@@ -36,7 +36,9 @@ from semel.spark.jvm.values import (
 from semel.spark.jvm.versions import current
 
 __all__ = [
+    "PLAIN",
     "callback",
+    "calls_functions",
     "executor_lost",
     "find_query",
     "is_connect",
@@ -202,6 +204,10 @@ def sources(execution: Execution) -> tuple[SourceInfo, ...]:
 _RELATIONS = {"StreamingDataSourceV2ScanRelation": "stream", "StreamingExecutionRelation": "source"}
 
 
+#: Options of a source of ours by which the user says how many tasks read.
+_DIVIDING = ("minPartitions", "maxRecordsPerPartition", "minRecordsPerPartition")
+
+
 def _source(leaf: Any, stream: Any, key: str) -> SourceInfo:
     kind = simple_name(leaf)
     if not getattr(leaf, _RELATIONS[kind])().equals(stream):
@@ -213,7 +219,8 @@ def _source(leaf: Any, stream: Any, key: str) -> SourceInfo:
         and relation.table().name() == "semel"
     )
     group, most = (_option(relation, name) if ours else None for name in ("kafka.group.id", "maxOffsetsPerTrigger"))
-    return SourceInfo(current().source_name(relation), key, ours, group, most)
+    divided = ours and any(_option(relation, name) is not None for name in _DIVIDING)
+    return SourceInfo(current().source_name(relation), key, ours, group, most, divided)
 
 
 def _option(relation: Any, name: str) -> str | None:
@@ -239,6 +246,7 @@ def judge_plan(df: DataFrame, execution: Execution, batch: int) -> Plan:
         logical = execution.jvm_execution.logicalPlan()
         stateful = _jvm(df).java.lang.Class.forName(current().stateful_operator)
         physical, planned = nodes(last.executedPlan()), nodes(logical)
+        names = [simple_name(node) for node in planned]
         keep = [simple_name(n) for n in physical if stateful.isInstance(n)] + [
             simple_name(n) for n in planned if _keeps_state(n)
         ]
@@ -246,12 +254,26 @@ def judge_plan(df: DataFrame, execution: Execution, batch: int) -> Plan:
             name for name in map(_class_name, [*physical, *planned]) if not name.startswith("org.apache.spark.sql.")
         ]
         keeping = Statefulness.STATEFUL if keep else Statefulness.UNKNOWN if foreign else Statefulness.STATELESS
+        plain = all(name in PLAIN or name in _RELATIONS or name == _SINK for name in names)
         return Plan(
             statefulness=keeping,
             operators=tuple(dict.fromkeys(keep or foreign)),
-            watermark=any(simple_name(node) in WATERMARKS for node in planned),
+            watermark=any(name in WATERMARKS for name in names),
             deterministic=bool(logical.deterministic()),
+            plain=plain and not calls_functions(application_of(df.sparkSession.sparkContext), logical),
         )
+
+
+#: The root of a query's plan whose sink is a foreachBatch function.
+_SINK = "WriteToMicroBatchDataSourceV1"
+#: Logical operators that give each row of their input at most once, and compute no function of the user's by
+#: themselves. What comes below one keeps its partitions.
+PLAIN = frozenset({"Filter", "Project", "SubqueryAlias"})
+
+
+def calls_functions(application: Application, plan: Any) -> bool:
+    """Return whether an expression of a logical plan is a function of the user's, or has a plan of its own."""
+    return any(plan.containsPattern(pattern) for pattern in application.function_patterns)
 
 
 def _keeps_state(node: Any) -> bool:

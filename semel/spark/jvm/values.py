@@ -90,7 +90,8 @@ class SourceInfo:
     position.
 
     ``ours``: it is ``format("semel")``; ``group`` is its option ``kafka.group.id``, ``most`` its
-    ``maxOffsetsPerTrigger``. A source that the query uses twice stands here twice, with one key.
+    ``maxOffsetsPerTrigger``. ``divided``: an option of it says how many tasks read. A source that the query uses twice
+    stands here twice, with one key.
     """
 
     name: str | None
@@ -98,6 +99,7 @@ class SourceInfo:
     ours: bool
     group: str | None = None
     most: str | None = None
+    divided: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +108,15 @@ class Plan:
     cannot be judged.
 
     ``deterministic`` is Spark's own judgement of the expressions; it does not look into Python functions or sources,
-    and calls ``current_timestamp()`` deterministic, which a replayed batch takes from the offset log.
+    and calls ``current_timestamp()`` deterministic, which a replayed batch takes from the offset log. ``plain``: it
+    chooses columns and rows, without a function of the user's, and makes no more rows than it reads.
     """
 
     statefulness: Statefulness
     operators: tuple[str, ...]
     watermark: bool
     deterministic: bool
+    plain: bool = False
 
 
 @dataclass(frozen=True, slots=True)

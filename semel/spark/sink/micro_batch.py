@@ -96,6 +96,18 @@ class SourceBatch:
     end: Source | None
     began: KafkaSource | None
 
+    @property
+    def offsets(self) -> int:
+        """The number of offsets between start and end of a source of ours."""
+        if not isinstance(self.start, KafkaSource) or not isinstance(self.end, KafkaSource):
+            return 0
+        starts = self.start.topics
+        return sum(
+            offset - starts[name].end.get(index, offset) if name in starts else 0
+            for name, topic in self.end.topics.items()
+            for index, offset in topic.end.items()
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedBatch:
@@ -149,6 +161,15 @@ class MicroBatch:
                 return None
             texts = texts_of(entry, sources)
         return tuple(position(info, text, f"offsets/{number}") for info, text in zip(sources, texts, strict=True))
+
+    @property
+    def rows(self) -> int | None:
+        """The greatest number of rows that the query may give in this batch, if it chooses columns and rows of sources
+        of ours, and no option says how many tasks read them. Else None.
+        """
+        if not self.query.plan.plain or any(not info.ours or info.divided for info in self.query.sources):
+            return None
+        return sum(source.offsets for source in self.sources)
 
     def reads(self, cluster: str) -> set[str]:
         """Return the topics of this cluster that it reads."""
