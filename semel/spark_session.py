@@ -59,7 +59,7 @@ def check_no_speculation(context: SparkContext, meaning: str) -> None:
 
     ``meaning`` says what that means for the data.
     """
-    if (context.getConf().get("spark.speculation") or "").strip().lower() == "true":
+    if (context._conf.get("spark.speculation") or "").strip().lower() == "true":
         raise ConfigError(
             "spark.speculation is on: it runs two attempts of a task at once, and both would write into one"
             f" transaction. {meaning} Set spark.speculation=false.",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 
-from semel.errors import ConfigError
+from semel.errors import ConfigError, SemelError
 from semel.transaction.ticket import NO_TRANSACTION, Ticket, TicketTopic
 from semel.wire.api import topics
 from semel.wire.client import Client
@@ -17,20 +19,25 @@ __all__ = ["OutputTopics", "describe_output_topics", "max_message_bytes", "non_t
 
 #: The broker's default of max.message.bytes.
 _DEFAULT_MAX_BYTES = 1_048_588
+#: How long the configuration of a topic is taken to be as it was.
+_FACTS_HOLD_MS = 60_000
 
 
 class OutputTopics:
-    """Output topics that many short transactions write: looked at once in ``metadata.max.age.ms``, not by each.
+    """Output topics that many short transactions write: looked at once a minute, or in ``metadata.max.age.ms``, and
+    not by each.
 
-    Before each commit, a topic that was created again meanwhile is found by its id: :meth:`forget` it then.
+    A look before each commit, and :meth:`look_ahead`, show a topic that has grown or was created again: what is known
+    of it is asked again then. So it is after an error: :meth:`forget` it.
     """
 
     def __init__(self, client: Client) -> None:
-        self._client = client
+        self.client = client
         self._facts: dict[str, TicketTopic] = {}
         self._retention: dict[str, int | None] = {}
         self._warned: set[str] = set()
         self._described = -math.inf
+        self._looking: threading.Thread | None = None
 
     def describe(
         self,
@@ -39,23 +46,49 @@ class OutputTopics:
         *,
         renew: bool = True,
         create: Callable[[set[str]], None] | None = None,
+        max_age_ms: float = 0,
     ) -> Mapping[str, TicketTopic]:
         """Return the answer of :func:`describe_output_topics`, or a recent one. ``create`` creates missing topics.
 
-        Without ``renew`` nothing changes that was known: a transaction is open, and has its tickets by it.
+        Without ``renew`` nothing changes that was known: a transaction is open, and has its tickets by it. What is
+        asked for may be read from metadata of ``max_age_ms``.
         """
-        anew = renew and self.age_s >= self._client.config.metadata_max_age_ms / 1000
+        if self._looking is not None:
+            self._looking.join()
+        anew = renew and (self.age_s * 1000 >= self._longest_ms or self._have_changed(names))
         facts = {} if anew else self._facts
         unknown = set(names) - facts.keys()
         if unknown:
             if create is not None:
                 create(unknown)
-            facts = facts | describe_output_topics(self._client, unknown, deadline)
+            facts = facts | describe_output_topics(self.client, unknown, deadline, max_age_ms=max_age_ms)
         if anew:  # and not before: what was known stays known where the brokers do not answer
             self._described = time.monotonic()
             self._retention.clear()
         self._facts = facts
         return facts
+
+    def look_ahead(self) -> None:
+        """Look in a thread of its own whether the known topics have grown or were created again: :meth:`describe`
+        waits for it.
+        """
+        if self._facts:
+            self._looking = threading.Thread(target=self._look, name="semel-topics", daemon=True)
+            self._looking.start()
+
+    def _look(self) -> None:
+        with suppress(SemelError):  # what cannot be asked now is said by who needs it
+            self.client.existing(self._facts.keys(), self.client.deadline())
+
+    @property
+    def _longest_ms(self) -> float:
+        return min(_FACTS_HOLD_MS, self.client.config.metadata_max_age_ms)
+
+    def _have_changed(self, names: Collection[str]) -> bool:
+        """Return whether newer metadata, which others have asked for, name another topic, other partitions, or none."""
+        known = self._facts.keys() & names
+        newest = {name: (topic.id, len(topic.partitions)) for name, topic in self.client.known_topics(known).items()}
+        return any(newest.get(name) != (self._facts[name].id, self._facts[name].partitions) for name in known)
 
     @property
     def age_s(self) -> float:
@@ -67,7 +100,7 @@ class OutputTopics:
         if name not in self._retention:
             keys = ("cleanup.policy", "retention.ms")
             try:
-                settings = topics.topic_config(self._client, name, keys, deadline)
+                settings = topics.topic_config(self.client, name, keys, deadline)
             except ConfigError:  # no right to read it
                 settings = {}
             kept = int(settings.get("retention.ms") or -1)
@@ -80,17 +113,20 @@ class OutputTopics:
         self._warned.add(name)
         return due
 
-    def forget(self) -> None:
-        """Look again: something that was believed may not hold."""
+    def forget(self) -> Mapping[str, TicketTopic]:
+        """Look again: something that was believed may not hold. Return what was believed."""
         self._described = -math.inf
+        return self._facts
 
 
-def describe_output_topics(client: Client, names: Collection[str], deadline: Deadline) -> dict[str, TicketTopic]:
-    """Id, number of partitions and largest batch of each topic, as they are now.
+def describe_output_topics(
+    client: Client, names: Collection[str], deadline: Deadline, *, max_age_ms: float = 0
+) -> dict[str, TicketTopic]:
+    """Id, number of partitions and largest batch of each topic, as they are now, or were ``max_age_ms`` ago.
 
     Raises :class:`ConfigError` for one that is not there.
     """
-    metadata = client.refresh(names, deadline).topics if names else {}
+    metadata = client.topics(names, deadline, max_age_ms=max_age_ms) if names else {}
     return {
         name: TicketTopic(metadata[name].id, len(metadata[name].partitions), max_message_bytes(client, name, deadline))
         for name in names

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kafka.protocol.metadata import MetadataRequest
@@ -53,13 +53,19 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic, or the error code that the cluster gave in its place."""
+    """A topic, or the error code that the cluster gave in its place. ``taken`` is in monotonic seconds."""
 
     name: str
     id: uuid.UUID
     partitions: Mapping[int, Partition]
     internal: bool = False
     error: int = 0
+    taken: float = field(default_factory=time.monotonic, compare=False)
+
+    @property
+    def age_ms(self) -> float:
+        """The milliseconds since a broker said so."""
+        return (time.monotonic() - self.taken) * 1000
 
 
 @dataclass(frozen=True, slots=True)

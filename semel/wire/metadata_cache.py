@@ -6,9 +6,10 @@ A broker that was frozen or cut off still names itself as a leader, and does not
 
 from __future__ import annotations
 
+import math
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,9 +21,11 @@ from semel.wire.deadline import Deadline
 from semel.wire.metadata import Broker, Leaders, Metadata, Topic, TopicPartition, metadata_request
 from semel.wire.target import ANY, Target
 
-__all__ = ["MetadataCache", "newest_leaders"]
+__all__ = ["JUST_NOW_MS", "MetadataCache", "newest_leaders"]
 
 _UNKNOWN_TOPIC = 3
+#: Who asks several things one after the other asks for the same once.
+JUST_NOW_MS = 1_000
 
 
 class MetadataCache(ABC):
@@ -61,22 +64,31 @@ class MetadataCache(ABC):
         return (self._metadata or self.refresh(())).cluster
 
     def brokers(self, deadline: Deadline | None = None) -> Collection[int]:
-        """Return the node ids of the brokers that are in the cluster now."""
-        return self.refresh((), deadline).brokers.keys()
+        """Return the node ids of the brokers that are in the cluster: as a broker said within the last second, and
+        since then none could not be reached.
+        """
+        metadata = self._metadata
+        if metadata is None or metadata.age * 1000 > JUST_NOW_MS:
+            metadata = self.refresh((), deadline)
+        return metadata.brokers.keys()
 
-    def topics(self, names: Collection[str], deadline: Deadline | None = None) -> dict[str, Topic]:
-        """Return the metadata of these topics, at most ``metadata.max.age.ms`` old.
+    def topics(
+        self, names: Collection[str], deadline: Deadline | None = None, *, max_age_ms: float | None = None
+    ) -> dict[str, Topic]:
+        """Return the metadata of these topics, each at most ``metadata.max.age.ms`` old, or as old as said.
 
         Raise :class:`ConfigError` for a topic that does not exist.
         """
-        metadata = self._metadata
-        if (
-            metadata is None
-            or metadata.age * 1000 > self.config.metadata_max_age_ms
-            or any(name not in metadata.topics for name in names)
-        ):
-            metadata = self.refresh(names, deadline)
-        return {name: metadata.topics[name] for name in names}
+        oldest = self.config.metadata_max_age_ms if max_age_ms is None else max_age_ms
+        known = self.known_topics(names)
+        if any(name not in known or known[name].age_ms >= oldest for name in names):
+            known = self.refresh(names, deadline).topics
+        return {name: known[name] for name in names}
+
+    def known_topics(self, names: Collection[str]) -> Mapping[str, Topic]:
+        """Return those of these topics that an answer has named. No broker is asked."""
+        topics = self._metadata.topics if self._metadata is not None else {}
+        return {name: topics[name] for name in names if name in topics}
 
     def leaders(
         self, partitions: Collection[TopicPartition], deadline: Deadline | None = None
@@ -158,7 +170,8 @@ class MetadataCache(ABC):
         with self._metadata_lock:
             if self._metadata is not None:
                 brokers = {other: broker for other, broker in self._metadata.brokers.items() if other != node}
-                self._metadata = replace(self._metadata, brokers=brokers)
+                # the list lacks one now: whoever wants all of them asks again
+                self._metadata = replace(self._metadata, brokers=brokers, taken=-math.inf)
 
     def forget_parent(self) -> None:
         """Replace the lock in a forked child: another thread of the parent may have held it."""

@@ -17,7 +17,8 @@ ROWS = 20_000
 @pytest.mark.parametrize("partitions", [1, 2, 7, 1_000])
 def test_partitions(spark: SparkSession, kafka: Sandbox, partitions: int) -> None:
     topic = create(kafka, f"of-{partitions}", partitions)
-    sink = KafkaSink(topic=topic, transactionalIdPrefix=topic, **{"kafka.bootstrap.servers": kafka.bootstrap_servers})
+    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "minRecordsPerPartition": 1}
+    sink = KafkaSink(topic=topic, transactionalIdPrefix=topic, **options)
     keyed = spark.range(ROWS).select(f.col("id").cast("string").alias("key"), f.col("id").cast("string").alias("value"))
     free = spark.range(ROWS, 2 * ROWS).select(f.col("id").cast("string").alias("value"))
     sink.write(keyed, version=1)

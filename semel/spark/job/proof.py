@@ -49,6 +49,8 @@ _SECONDS = 10.0
 _FORGOTTEN = -1
 #: How many jobs before a call are checked. Two or three of them made the shuffles of a stateless query.
 _LOOK_BACK = 100
+#: How many jobs before a call are asked for at once.
+_AT_ONCE = 32
 #: How many events Spark had dropped when a prefix was proven last, or its sink was made, by application.
 _dropped: WeakKeyDictionary[SparkContext, dict[str, int]] = WeakKeyDictionary()
 #: A job, and the stages that it lists: all that its last one depends on, whether computed in it or found done.
@@ -71,8 +73,7 @@ class Proof:
         self._run = run
         self._attempt = 0
         # a job that runs beside the call is not before it
-        self._before = max(status_store.job_ids(self._spark, run), default=-1)
-        self._ended: dict[int, Job] = {}
+        self._before = status_store.next_job_id(self._spark) - 1
         self._met_the_call_before = False
         context = self._spark.sparkContext
         # events before a batch job may belong to any program; an unknown prefix means that the sink was made before the
@@ -178,18 +179,29 @@ class Proof:
         call.
         """
         self._met_the_call_before, in_front = False, 0
-        for id in status_store.job_ids(self._spark, self._run):
-            job = self._ended.get(id) or status_store.job(self._spark, id)
-            if job is None or in_front == _LOOK_BACK:
+        for job in self._newest_first():
+            if in_front == _LOOK_BACK:
                 return
-            if not job.running:
-                self._ended[id] = job
             if not _carries(job, self._call):
                 if self._run is not None and _carries(job, self._prefix):
                     self._met_the_call_before = True
                     return
-                in_front += id <= self._before
+                in_front += job.id <= self._before
             yield job
+
+    def _newest_first(self) -> Iterator[Job]:
+        """Yield the jobs of these groups, some in one answer. Those that Spark has forgotten are missing."""
+        groups = status_store.job_groups(self._spark, self._run)
+        first, last = max(0, self._before + 1 - _AT_ONCE), None
+        older: list[int] | None = None
+        while True:
+            yield from (job for job in status_store.jobs(self._spark, first, last) if job.group in groups)
+            if older is None and first > 0:
+                older = status_store.job_ids(self._spark, self._run)
+            older = [id for id in older or () if id < first]
+            if not older:
+                return
+            first, last = max(0, older[0] + 1 - _AT_ONCE), older[0]
 
     def _told(self, jobs: Sequence[Job]) -> list[JobWithStages]:
         """Return the jobs with their stages. Spark first forgets stages that were found done, and keeps only their ids.

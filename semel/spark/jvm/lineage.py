@@ -1,4 +1,4 @@
-"""The RDDs that a DataFrame is made of: which were checkpointed or persisted, and in how many partitions one comes
+"""The RDDs that a DataFrame is made of, and which were checkpointed or persisted
 (DESIGN rule 2; docs/decisions/0010). And its columns: made of nothing, or as the query's source has them.
 """
 
@@ -10,10 +10,11 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from semel.spark.jvm.streaming_query import items, nodes, pinned, simple_name
+from semel.spark.jvm.application import application_of
+from semel.spark.jvm.streaming_query import PLAIN, items, nodes, pinned, simple_name
 from semel.spark.jvm.values import Execution
 
-__all__ = ["columns_of_source", "is_null_column", "is_one_partition", "newest_checkpoint", "newest_persisted"]
+__all__ = ["columns_of_source", "is_null_column", "newest_checkpoint", "newest_persisted"]
 
 #: The leaves of a logical plan that are RDDs: what was checkpointed, made of an RDD, or is given to foreachBatch.
 _OF_RDDS = ("LogicalRDD", "ExternalRDD")
@@ -43,11 +44,13 @@ def newest_checkpoint(df: DataFrame) -> int:
 def newest_persisted(df: DataFrame) -> int:
     """Return the id of the newest RDD that the application keeps in cached blocks, or -1.
 
-    As text, which Java gives as JSON has it: the end of an iterator is an exception in Java, of which PySpark makes
-    eighty calls (8 ms).
+    As text: the end of an iterator is an exception in Java, of which PySpark makes eighty calls (8 ms).
     """
     with pinned("the RDDs that are persisted"):
-        ids: list[int] = json.loads(df.sparkSession.sparkContext._jsc.getPersistentRDDs().keySet().toString())
+        application = application_of(df.sparkSession.sparkContext)
+        if application.persisted.isEmpty():
+            return -1
+        ids: list[int] = json.loads(application.json(application.persisted.keySet()))
         return max(ids, default=-1)
 
 
@@ -58,23 +61,6 @@ def _rdds_of(plan: Any) -> list[Any]:
     return below + [node.rdd() for node in found if simple_name(node) in _OF_RDDS]
 
 
-#: What keeps the partitions of what is below it.
-_NARROW = ("Filter", "LogicalRDD", "Project", "SubqueryAlias")
-
-
-def is_one_partition(df: DataFrame) -> bool:
-    """Return whether one task computes the DataFrame of a micro-batch, and its own plan asks for no more.
-
-    Spark has planned what comes before this DataFrame as an RDD already, so nothing is computed here.
-    """
-    with pinned("the partitions of what foreachBatch is given"):
-        found = [(simple_name(node), node) for node in nodes(df._jdf.queryExecution().analyzed())]
-        given = [node for name, node in found if name == "LogicalRDD"]
-        if len(given) != 1 or any(name not in _NARROW for name, _ in found):
-            return False
-        return int(given[0].rdd().getNumPartitions()) == 1
-
-
 def is_null_column(df: DataFrame, name: str) -> bool:
     """Return whether the plan itself makes a column null in each row, as a cast of ``lit(None)`` does. Nothing is
     computed.
@@ -83,14 +69,14 @@ def is_null_column(df: DataFrame, name: str) -> bool:
     """
     with pinned("the expressions that a column is made of"):
         node = df._jdf.queryExecution().analyzed()
-        if simple_name(node) == "LogicalRDD":
+        if node.nodeName() == "LogicalRDD":
             return False
         (at,) = [at for at, column in enumerate(items(node.output())) if column.name() == name]
         # some calls for each node of the plan, however many columns it has
-        while (kind := simple_name(node)) in _NARROW and kind != "LogicalRDD":
+        while (kind := str(node.nodeName())) in PLAIN:
             if kind == "Project":
                 column = node.projectList().apply(at)
-                if simple_name(column) == "Alias":
+                if column.nodeName() == "Alias":
                     return _is_null(column)
                 at = node.allAttributes().indexOf(column.exprId())
             node = node.child()
@@ -98,9 +84,9 @@ def is_null_column(df: DataFrame, name: str) -> bool:
 
 
 def _is_null(expression: Any) -> bool:
-    while simple_name(expression) in ("Alias", "Cast"):
+    while (kind := str(expression.nodeName())) in ("Alias", "Cast"):
         expression = expression.child()
-    return simple_name(expression) == "Literal" and expression.value() is None
+    return kind == "Literal" and expression.value() is None
 
 
 def columns_of_source(df: DataFrame, execution: Execution, names: Collection[str]) -> set[str]:

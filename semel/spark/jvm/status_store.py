@@ -11,24 +11,35 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.errors import SparkNoSuchElementException
 from pyspark.sql import SparkSession
 
+from semel.spark.jvm.application import Application, application_of
 from semel.spark.jvm.streaming_query import pinned
 from semel.spark.jvm.values import Job, Stage
 from semel.wire.deadline import Deadline
 
-__all__ = ["dropped", "forgot_jobs_since", "job", "job_ids", "poll_deadline", "stage", "stages", "wait_until_current"]
+__all__ = [
+    "dropped",
+    "forgot_jobs_since",
+    "job",
+    "job_groups",
+    "job_ids",
+    "jobs",
+    "next_job_id",
+    "poll_deadline",
+    "stage",
+    "stages",
+    "wait_until_current",
+]
 
-#: Spark's counter of the events that its books were to have, and were not given.
-_DROPPED = "queue.appStatus.numDroppedEvents"
+#: The local property with a thread's job group.
+_GROUP = "spark.jobGroup.id"
 #: So many stages are asked for one by one.
 _ONE_BY_ONE = 100
 #: So many of the oldest jobs that have ended are asked when.
@@ -42,34 +53,60 @@ def job_ids(spark: SparkSession, run: str | None = None) -> list[int]:
     listed.
     """
     with pinned("the jobs of a group"):
-        books = _books_of(spark.sparkContext)
-        groups = {spark.sparkContext.getLocalProperty("spark.jobGroup.id"), *([run] if run is not None else [])}
-        return sorted({id for group in groups for id in _ids_of(books, group)}, reverse=True)
+        application = application_of(spark.sparkContext)
+        return sorted({id for group in job_groups(spark, run) for id in _ids_of(application, group)}, reverse=True)
 
 
-def _ids_of(books: _Books, group: str | None) -> list[int]:
-    ids: list[int] = json.loads(books.text(books.tracker.getJobIdsForGroup(group)))
+def job_groups(spark: SparkSession, run: str | None = None) -> set[str | None]:
+    """Return the job groups whose jobs :func:`job_ids` lists."""
+    return {spark.sparkContext.getLocalProperty(_GROUP), *([run] if run is not None else [])}
+
+
+def _ids_of(application: Application, group: str | None) -> list[int]:
+    ids: list[int] = json.loads(application.json(application.tracker.getJobIdsForGroup(group)))
     return ids
+
+
+def next_job_id(spark: SparkSession) -> int:
+    """Return the id that the next job of the application gets."""
+    with pinned("how many jobs it has run"):
+        return int(application_of(spark.sparkContext).scheduler.numTotalJobs())
+
+
+def jobs(spark: SparkSession, first: int, last: int | None = None) -> list[Job]:
+    """Return the jobs of all groups with the ids from ``first`` to ``last``, the newest first, in one answer.
+
+    Without ``last`` to the newest. Those that Spark has forgotten are missing. An answer of a hundred jobs takes as
+    long as ten calls.
+    """
+    with pinned("what became of its jobs"):
+        application = application_of(spark.sparkContext)
+        view = application.job_view().first(first)
+        entries = json.loads(application.json(view if last is None else view.last(last)))
+        return [_job(entry["info"]) for entry in reversed(entries)]
 
 
 def job(spark: SparkSession, id: int) -> Job | None:
     """Return the state of a job, or None if Spark has forgotten it."""
     with pinned("what became of a job"):
-        books = _books_of(spark.sparkContext)
-        status = _read_status(books, books.store.job, id)
-        if status is None:
-            return None
-        return Job(
-            id,
-            running=status["status"] == "RUNNING",
-            succeeded=status["status"] == "SUCCEEDED",
-            stages=tuple(status["stageIds"]),
-            completed=status["numCompletedStages"],
-            failed=status["numFailedStages"],
-            completed_tasks=status["numCompletedTasks"],
-            failed_tasks=status["numFailedTasks"] + status["numKilledTasks"],
-            tags=frozenset(status["jobTags"]),
-        )
+        application = application_of(spark.sparkContext)
+        status = _read_status(application, application.status_store.job, id)
+        return None if status is None else _job(status)
+
+
+def _job(status: Mapping[str, Any]) -> Job:
+    return Job(
+        status["jobId"],
+        running=status["status"] == "RUNNING",
+        succeeded=status["status"] == "SUCCEEDED",
+        stages=tuple(status["stageIds"]),
+        completed=status["numCompletedStages"],
+        failed=status["numFailedStages"],
+        completed_tasks=status["numCompletedTasks"],
+        failed_tasks=status["numFailedTasks"] + status["numKilledTasks"],
+        tags=frozenset(status["jobTags"]),
+        group=status.get("jobGroup"),
+    )
 
 
 def forgot_jobs_since(spark: SparkSession, milliseconds: Callable[[], int]) -> bool:
@@ -79,10 +116,10 @@ def forgot_jobs_since(spark: SparkSession, milliseconds: Callable[[], int]) -> b
     It forgets those that ended first, so one that it keeps, and that ended before, says that it has not.
     """
     with pinned("which of its jobs it keeps"):
-        scala = spark.sparkContext._jsc.sc()
-        if scala.dagScheduler().numTotalJobs() <= int(scala.conf().get("spark.ui.retainedJobs", "1000")):
+        application = application_of(spark.sparkContext)
+        if application.scheduler.numTotalJobs() <= int(application.conf.get("spark.ui.retainedJobs", "1000")):
             return False
-        moment, kept = milliseconds(), _books_of(spark.sparkContext).store.jobsList(None)
+        moment, kept = milliseconds(), application.status_store.jobsList(None)
         newest_first = range(kept.size())
         times = (kept.apply(index).completionTime() for index in reversed(newest_first))
         ended = (time.get().getTime() for time in times if time.isDefined())
@@ -94,14 +131,14 @@ def dropped(context: SparkContext) -> int:
     than its thread can store them.
     """
     with pinned("how many events it has dropped"):
-        return int(_books_of(context).dropped.getCount())
+        return int(application_of(context).dropped.getCount())
 
 
 def stage(spark: SparkSession, id: int) -> Stage | None:
     """Return the state of a stage, or None if Spark has forgotten it."""
     with pinned("what became of a stage"):
-        books = _books_of(spark.sparkContext)
-        status = _read_status(books, books.store.lastStageAttempt, id)
+        application = application_of(spark.sparkContext)
+        status = _read_status(application, application.status_store.lastStageAttempt, id)
         return None if status is None else _stage(status)
 
 
@@ -122,22 +159,23 @@ def _all_stages(spark: SparkSession) -> dict[int, Stage]:
     One by one it is 0.4 ms for each, and 13 ms where one is forgotten.
     """
     with pinned("what became of its stages"):
-        books = _books_of(spark.sparkContext)
+        application = application_of(spark.sparkContext)
         gateway: Any = spark.sparkContext._gateway
         quantiles, tasks = gateway.new_array(gateway.jvm.double, 0), gateway.jvm.java.util.ArrayList()
-        attempts = json.loads(books.text(books.store.stageList(None, False, False, quantiles, tasks)))
+        listed = application.status_store.stageList(None, False, False, quantiles, tasks)
+        attempts = json.loads(application.json(listed))
         return {
             status["stageId"]: _stage(status) for status in sorted(attempts, key=lambda status: status["attemptId"])
         }
 
 
-def _read_status(books: _Books, read: Callable[[int], Any], id: int) -> dict[str, Any] | None:
+def _read_status(application: Application, read: Callable[[int], Any], id: int) -> dict[str, Any] | None:
     """Return the entry of an id in one call, as the text of Spark's own REST API.
 
     None where it has forgotten it.
     """
     try:
-        found: dict[str, Any] = json.loads(books.text(read(id)))
+        found: dict[str, Any] = json.loads(application.json(read(id)))
     except (Py4JJavaError, SparkNoSuchElementException):
         return None
     return found
@@ -163,35 +201,11 @@ def wait_until_current(spark: SparkSession, seconds: float) -> bool:
     """
     context, behind = spark.sparkContext, f"semel-books-{uuid.uuid4()}"
     with pinned("whether its books are complete"):
-        group = context.getLocalProperty("spark.jobGroup.id")
-        context.setLocalProperty("spark.jobGroup.id", behind)
+        group = context.getLocalProperty(_GROUP)
+        context.setLocalProperty(_GROUP, behind)
         try:
             context._jsc.emptyRDD().count()
         finally:
-            context.setLocalProperty("spark.jobGroup.id", group)  # type: ignore[arg-type]  # None unsets it
-        books, deadline = _books_of(context), poll_deadline(seconds)
-        return any(_ids_of(books, behind) for _ in deadline.attempts())
-
-
-@dataclass(frozen=True, slots=True)
-class _Books:
-    """Spark's status store. ``text`` turns an answer into JSON, ``dropped`` counts what is missing."""
-
-    store: Any
-    tracker: Any
-    text: Callable[[Any], str]
-    dropped: Any
-
-
-_books: WeakKeyDictionary[SparkContext, _Books] = WeakKeyDictionary()
-
-
-def _books_of(context: SparkContext) -> _Books:
-    if context not in _books:
-        jvm: Any = context._jvm
-        scala = context._jsc.sc()
-        text = jvm.org.apache.spark.status.api.v1.JacksonMessageWriter().mapper().writeValueAsString
-        metrics = scala.listenerBus().metrics().metricRegistry()
-        dropped = metrics.counter(_DROPPED)
-        _books[context] = _Books(scala.statusStore(), scala.statusTracker(), text, dropped)
-    return _books[context]
+            context.setLocalProperty(_GROUP, group)  # type: ignore[arg-type]  # None unsets it
+        application, deadline = application_of(context), poll_deadline(seconds)
+        return any(_ids_of(application, behind) for _ in deadline.attempts())

@@ -21,6 +21,8 @@ from pyspark.errors import SparkNoSuchElementException
 from pyspark.sql import DataFrame
 
 from semel.errors import Unsupported
+from semel.spark.jvm.application import Application, application_of
+from semel.spark.jvm.offset_log import parse_offset_log
 from semel.spark.jvm.values import (
     Callback,
     Execution,
@@ -34,7 +36,9 @@ from semel.spark.jvm.values import (
 from semel.spark.jvm.versions import current
 
 __all__ = [
+    "PLAIN",
     "callback",
+    "calls_functions",
     "executor_lost",
     "find_query",
     "is_connect",
@@ -94,9 +98,9 @@ def callback(df: DataFrame) -> Callback | None:
     Local properties of the thread, the same that its jobs carry. The run's own, ``sql.streaming.runId``, is set for
     continuous queries only; a micro-batch has its run id as its job group, by which ``query.stop()`` cancels its jobs.
     """
-    context = df.sparkSession.sparkContext
-    query, run = context.getLocalProperty("sql.streaming.queryId"), context.getLocalProperty("spark.jobGroup.id")
-    batch = context.getLocalProperty("streaming.sql.batchId")
+    with pinned("the local properties of a thread"):
+        properties = application_of(df.sparkSession.sparkContext).local_properties()
+    query, run, batch = map(properties.get, ("sql.streaming.queryId", "spark.jobGroup.id", "streaming.sql.batchId"))
     return Callback(query, run, int(batch)) if query is not None and run is not None and batch is not None else None
 
 
@@ -122,6 +126,7 @@ def find_query(df: DataFrame, query: str) -> Execution:
             trigger=_trigger(execution),
             limits_each_batch=current().limits_each_batch,
             jvm_execution=execution,
+            jvm_bytes=jvm.java.io.ByteArrayOutputStream,
         )
 
 
@@ -131,7 +136,7 @@ def batch_start_ms(df: DataFrame, run: str) -> int:
     The offset log has an older time where it is replayed.
     """
     with pinned("when a micro-batch began"):
-        for execution in _running(df).values():
+        for execution in _values(_running(df)):
             if str(execution.runId().toString()) == run:
                 return int(execution.getLatestExecutionContext().currentTriggerStartTimestamp())
         raise AttributeError(f"no active run {run}")
@@ -142,14 +147,22 @@ def belongs_to_query(df: DataFrame) -> bool:
 
     That tells it in any thread, and properties do not.
     """
-    own = df._jdf.sparkSession()
     with pinned("the sessions of the running queries"):
-        return any(own.equals(execution.sparkSessionForStream()) for execution in _running(df).values())
+        running = _running(df)
+        if running.isEmpty():
+            return False
+        own = df._jdf.sparkSession()
+        return any(own.equals(execution.sparkSessionForStream()) for execution in _values(running))
 
 
 def _running(df: DataFrame) -> Any:
     """Return the executions of all running queries by id. Sessions share them; a callback's own session lists none."""
     return df._jdf.sparkSession().sharedState().activeStreamingQueries()
+
+
+def _values(running: Any) -> list[Any]:
+    """Return the values of a Java map. The end of its iterator would be an exception, which costs eighty calls."""
+    return [entry.getValue() for entry in running.entrySet().toArray()]
 
 
 def _check_kind(execution: Any) -> None:
@@ -191,6 +204,10 @@ def sources(execution: Execution) -> tuple[SourceInfo, ...]:
 _RELATIONS = {"StreamingDataSourceV2ScanRelation": "stream", "StreamingExecutionRelation": "source"}
 
 
+#: Options of a source of ours by which the user says how many tasks read.
+_DIVIDING = ("minPartitions", "maxRecordsPerPartition", "minRecordsPerPartition")
+
+
 def _source(leaf: Any, stream: Any, key: str) -> SourceInfo:
     kind = simple_name(leaf)
     if not getattr(leaf, _RELATIONS[kind])().equals(stream):
@@ -202,7 +219,8 @@ def _source(leaf: Any, stream: Any, key: str) -> SourceInfo:
         and relation.table().name() == "semel"
     )
     group, most = (_option(relation, name) if ours else None for name in ("kafka.group.id", "maxOffsetsPerTrigger"))
-    return SourceInfo(current().source_name(relation), key, ours, group, most)
+    divided = ours and any(_option(relation, name) is not None for name in _DIVIDING)
+    return SourceInfo(current().source_name(relation), key, ours, group, most, divided)
 
 
 def _option(relation: Any, name: str) -> str | None:
@@ -228,6 +246,7 @@ def judge_plan(df: DataFrame, execution: Execution, batch: int) -> Plan:
         logical = execution.jvm_execution.logicalPlan()
         stateful = _jvm(df).java.lang.Class.forName(current().stateful_operator)
         physical, planned = nodes(last.executedPlan()), nodes(logical)
+        names = [simple_name(node) for node in planned]
         keep = [simple_name(n) for n in physical if stateful.isInstance(n)] + [
             simple_name(n) for n in planned if _keeps_state(n)
         ]
@@ -235,12 +254,26 @@ def judge_plan(df: DataFrame, execution: Execution, batch: int) -> Plan:
             name for name in map(_class_name, [*physical, *planned]) if not name.startswith("org.apache.spark.sql.")
         ]
         keeping = Statefulness.STATEFUL if keep else Statefulness.UNKNOWN if foreign else Statefulness.STATELESS
+        plain = all(name in PLAIN or name in _RELATIONS or name == _SINK for name in names)
         return Plan(
             statefulness=keeping,
             operators=tuple(dict.fromkeys(keep or foreign)),
-            watermark=any(simple_name(node) in WATERMARKS for node in planned),
+            watermark=any(name in WATERMARKS for name in names),
             deterministic=bool(logical.deterministic()),
+            plain=plain and not calls_functions(application_of(df.sparkSession.sparkContext), logical),
         )
+
+
+#: The root of a query's plan whose sink is a foreachBatch function.
+_SINK = "WriteToMicroBatchDataSourceV1"
+#: Logical operators that give each row of their input at most once, and compute no function of the user's by
+#: themselves. What comes below one keeps its partitions.
+PLAIN = frozenset({"Filter", "Project", "SubqueryAlias"})
+
+
+def calls_functions(application: Application, plan: Any) -> bool:
+    """Return whether an expression of a logical plan is a function of the user's, or has a plan of its own."""
+    return any(plan.containsPattern(pattern) for pattern in application.function_patterns)
 
 
 def _keeps_state(node: Any) -> bool:
@@ -257,29 +290,14 @@ def offset_log_entry(execution: Execution, batch: int) -> OffsetLogEntry | None:
     None without an entry.
     """
     with pinned("its offset log"):
-        found = execution.jvm_execution.offsetLog().get(batch)
-        if not found.isDefined():
+        offset_log = execution.jvm_execution.offsetLog()
+        logged = offset_log.get(batch)
+        if not logged.isDefined():
             return None
-        logged = found.get()
-        version = current().offset_log_version(logged)
-        return OffsetLogEntry(version, _offsets(logged, version))
-
-
-def _offsets(logged: Any, version: int) -> dict[str, str | None]:
-    """Version 1 is a list by position.
-
-    Version 2 is a map by position or name, of which a source that is used twice has one key only.
-    """
-    if version == 1:
-        return {str(index): _text(offset) for index, offset in enumerate(items(logged.offsets()))}
-    if version != 2:
-        raise AttributeError(f"offset log version {version}")
-    offsets = logged.offsetsMap()
-    return {str(key): _text(offsets.apply(key)) for key in items(offsets.keySet().toSeq())}
-
-
-def _text(option: Any) -> str | None:
-    return str(option.get().json()) if option.isDefined() else None
+        # as its file has it: a call for each offset would be some for each source
+        text = execution.jvm_bytes()
+        offset_log.serialize(logged.get(), text)
+        return parse_offset_log(str(text.toString("UTF-8")), f"offsets/{batch}")
 
 
 _VALIDATION = "spark.sql.streaming.stateStore.commitValidation.enabled"
@@ -290,8 +308,9 @@ def settings(df: DataFrame) -> Settings:
 
     A running query has a copy of its session's from when it started: those of the callback's DataFrame.
     """
-    conf, core = df.sparkSession.conf, df.sparkSession.sparkContext.getConf()
+    conf = df.sparkSession.conf
     with pinned("the settings of its state store and its scheduler"):
+        core = application_of(df.sparkSession.sparkContext).conf
         return Settings(
             state_format=int(str(conf.get("spark.sql.streaming.stateStore.checkpointFormatVersion"))),
             commit_validation=current().validates_state and _true(conf.get(_VALIDATION)),

@@ -55,8 +55,8 @@ class Callback:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """A running query: what does not change while it runs. ``jvm_execution`` is Spark's own object, for this
-    package only.
+    """A running query: what does not change while it runs. ``jvm_execution`` is Spark's own object, and
+    ``jvm_bytes`` Java's class of byte streams, both for this package only.
 
     ``checkpoint`` is a URI, also where the user gave a path. ``limits_each_batch``: a run that ends by itself makes as
     many batches as the limits of its sources ask for. Spark before 4.2 makes one.
@@ -70,6 +70,7 @@ class Execution:
     trigger: Trigger
     limits_each_batch: bool
     jvm_execution: Any = field(repr=False, compare=False)
+    jvm_bytes: Any = field(repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,8 @@ class SourceInfo:
     position.
 
     ``ours``: it is ``format("semel")``; ``group`` is its option ``kafka.group.id``, ``most`` its
-    ``maxOffsetsPerTrigger``. A source that the query uses twice stands here twice, with one key.
+    ``maxOffsetsPerTrigger``. ``divided``: an option of it says how many tasks read. A source that the query uses twice
+    stands here twice, with one key.
     """
 
     name: str | None
@@ -97,6 +99,7 @@ class SourceInfo:
     ours: bool
     group: str | None = None
     most: str | None = None
+    divided: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +108,15 @@ class Plan:
     cannot be judged.
 
     ``deterministic`` is Spark's own judgement of the expressions; it does not look into Python functions or sources,
-    and calls ``current_timestamp()`` deterministic, which a replayed batch takes from the offset log.
+    and calls ``current_timestamp()`` deterministic, which a replayed batch takes from the offset log. ``plain``: it
+    chooses columns and rows, without a function of the user's, and makes no more rows than it reads.
     """
 
     statefulness: Statefulness
     operators: tuple[str, ...]
     watermark: bool
     deterministic: bool
+    plain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +142,7 @@ class Stage:
 @dataclass(frozen=True, slots=True)
 class Job:
     """One Spark job: its stages, also those that it found done; how many stages it completed or failed; and how many
-    tasks.
+    tasks. ``group`` is its job group.
     """
 
     id: int
@@ -149,6 +154,7 @@ class Job:
     completed_tasks: int
     failed_tasks: int
     tags: frozenset[str]
+    group: str | None = None
 
     @property
     def computed_one(self) -> bool:

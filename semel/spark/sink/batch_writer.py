@@ -12,6 +12,7 @@ one ticket, for all partitions.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -19,10 +20,11 @@ from itertools import accumulate
 
 from pyspark.sql import DataFrame
 
+from semel.errors import AbortAndRetry, ConfigError
 from semel.records.codecs import Codec
 from semel.spark.job.proof import FORGOTTEN, STALE, Proof
 from semel.spark.job.run import cancel_jobs_after
-from semel.spark.jvm import lineage, versions
+from semel.spark.jvm import lineage, plan_size, versions
 from semel.spark.metrics.meter import TopicTotals
 from semel.spark.sink import write_stage
 from semel.spark.sink.columns import written_columns
@@ -32,13 +34,14 @@ from semel.spark.sink.progress_mismatch import OutputCheck, output_ids
 from semel.spark.sink.write_stage import WriteSettings
 from semel.spark.version_guard import SealedStage, pack
 from semel.steps import SinkStep, reached
-from semel.transaction.output_topics import describe_output_topics, non_transactional_tickets
+from semel.transaction.output_topics import OutputTopics, non_transactional_tickets
 from semel.transaction.producer import Producer
 from semel.transaction.progress.record import Progress
 from semel.transaction.ticket import Receipt, TicketTopic
 from semel.transaction.transaction import Transaction
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
+from semel.wire.metadata_cache import JUST_NOW_MS
 
 __all__ = ["NOT_AGAIN", "BatchJob", "BatchResult", "write_once", "write_plain"]
 
@@ -75,7 +78,8 @@ class BatchJob:
     """One batch: its rows, and what its transaction says besides them.
 
     ``offsets`` are committed to ``group``, if there is one; ``again`` is whether the batch may be run again in this
-    call. ``check`` compares the output topics with the batch before.
+    call. ``check`` compares the output topics with the batch before. ``rows`` is the greatest number of rows that it
+    may have, if that is known and no function of the user's makes them.
     """
 
     df: DataFrame
@@ -85,12 +89,33 @@ class BatchJob:
     group: str | None = None
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     check: OutputCheck | None = None
+    rows: int | None = None
 
 
-def write_once(client: Client, producer: Producer, options: SinkOptions, work: BatchJob, proof: Proof) -> BatchResult:
-    """Write the batch in one transaction and commit it, or raise with nothing of it visible."""
+def write_once(
+    outputs: OutputTopics, producer: Producer, options: SinkOptions, work: BatchJob, proof: Proof
+) -> BatchResult:
+    """Write the batch in one transaction and commit it, or raise with nothing of it visible.
+
+    Raises :class:`AbortAndRetry` too for an error that comes of what was known of the output topics: it has changed.
+    """
+    known = outputs.age_s < math.inf
+    try:
+        return _write_once(outputs, producer, options, work, proof)
+    except BaseException as error:
+        before = outputs.forget()
+        if known and isinstance(error, ConfigError):
+            now = outputs.describe(options.outputs, outputs.client.deadline())
+            if any(before.get(name) != now[name] for name in options.outputs):
+                raise AbortAndRetry(error.message, tag=error.tag) from error
+        raise
+
+
+def _write_once(
+    outputs: OutputTopics, producer: Producer, options: SinkOptions, work: BatchJob, proof: Proof
+) -> BatchResult:
     began = time.monotonic()
-    placement = _placed(client, options, work)
+    placement = _placed(outputs, options, work)
     ids = output_ids(placement.topics)
     if work.check is not None:
         work.check.check(ids)
@@ -126,14 +151,18 @@ def _commit(txn: Transaction, work: BatchJob) -> None:
     txn.commit(work.progress)
 
 
-def write_plain(client: Client, options: SinkOptions, work: BatchJob) -> BatchResult:
+def write_plain(outputs: OutputTopics, options: SinkOptions, work: BatchJob) -> BatchResult:
     """Write the batch at least once: no transaction, no progress; what a failed or repeated task wrote stays
     visible.
     """
     began = time.monotonic()
-    placement = _placed(client, options, work)
-    tickets = non_transactional_tickets(placement.shares, placement.topics)
-    receipts = write_stage.write(placement.df, placement.writing, tickets, options.properties)
+    try:
+        placement = _placed(outputs, options, work)
+        tickets = non_transactional_tickets(placement.shares, placement.topics)
+        receipts = write_stage.write(placement.df, placement.writing, tickets, options.properties)
+    except BaseException:
+        outputs.forget()
+        raise
     reached(SinkStep.JOB_DONE, str(work.number))
     return BatchResult(_sums(receipts), (time.monotonic() - began) * 1000)
 
@@ -162,11 +191,19 @@ class _Placement:
     writing: WriteSettings
 
 
-def _placed(client: Client, options: SinkOptions, work: BatchJob) -> _Placement:
-    df = _only_written(work.df, options)
-    topics = describe_output_topics(client, options.outputs, client.deadline())
-    one_task = work.progress.run is not None and lineage.is_one_partition(work.df)
-    placement = _place(df, client, topics, options, turn=work.number, one_task=one_task)
+def _placed(outputs: OutputTopics, options: SinkOptions, work: BatchJob) -> _Placement:
+    df, client = _only_written(work.df, options), outputs.client
+    # a batch job has taken its prefix over just now, and looked at the topics for that
+    topics = outputs.describe(options.outputs, client.deadline(), max_age_ms=JUST_NOW_MS)
+    one_task = _in_one_task(df, work, options.few_records)
+    placement = _place(
+        one_task if one_task is not None else df,
+        client,
+        topics,
+        options,
+        turn=work.number,
+        one_task=one_task is not None,
+    )
     log.debug(
         "batch %d: %s at most %d tasks",
         work.number,
@@ -174,6 +211,20 @@ def _placed(client: Client, options: SinkOptions, work: BatchJob) -> _Placement:
         len(placement.shares),
     )
     return placement
+
+
+def _in_one_task(df: DataFrame, work: BatchJob, most: int) -> DataFrame | None:
+    """Return the rows in one partition, if they have one already or are at most so many: a task of Python costs what
+    many rows cost, and what one task writes is not shuffled. None where several tasks are better.
+    """
+    if work.progress.run is None:
+        few = plan_size.rows_of_batch_job(df, most) is not None
+        return df.coalesce(1) if few else None
+    partitions = plan_size.partitions_of_batch(df)
+    if partitions == 1:
+        return df
+    few = partitions is not None and work.rows is not None and work.rows <= most
+    return df.coalesce(1) if few and plan_size.chooses_columns(df) else None
 
 
 def _only_written(df: DataFrame, options: SinkOptions) -> DataFrame:

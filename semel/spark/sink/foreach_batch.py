@@ -92,19 +92,19 @@ class ForeachBatch(ABC, Generic[Owner]):
         self._name, self._override, self._exactly_once = name, override, exactly_once
         self._lock = threading.Lock()
         self._run: RunState[Owner] | None = None
+        self._observed: MicroBatch | None = None
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         """Write one micro-batch. Raises what stops the query (see ``docs/guarantees.md``)."""
         with self._measure(batch_id) as measured:
-            batch = observe(df, self._run.query if self._run else None)
-            query = batch.query
-            measured.number, measured.query, measured.run = batch.number, query.id, query.run
+            batch = self._observed = observe(df, self._observed)
+            measured.number, measured.query, measured.run = batch.number, batch.query.id, batch.query.run
             reached(SinkStep.CALLED, str(batch.number))
             try:
                 run = self._enter(df, batch)
                 self._finish(self._write_batch(df, batch, run, measured), df, batch, measured)
             except BaseException as raised:
-                if not isinstance(raised, SemelError) and streaming_query.stopping(query.execution):
+                if not isinstance(raised, SemelError) and streaming_query.stopping(batch.query.execution):
                     measured.outcome = BatchOutcome.STOPPED
                     # the transaction is aborted by now; what Spark must not see is its own error in ours (reference:
                     # the text of a stop)

@@ -35,6 +35,7 @@ from semel.spark.sink.options import SinkOptions
 from semel.spark.sink.progress_mismatch import OutputCheck, check_job_outputs, output_ids
 from semel.spark.sink.reconcile import Rebuild, Run, Skip
 from semel.transaction.group_offsets import group_view
+from semel.transaction.output_topics import OutputTopics
 from semel.transaction.producer import Producer
 from semel.transaction.progress.record import Progress
 from semel.wire.client import Client
@@ -66,6 +67,7 @@ class KafkaSink(ForeachBatch[Producer | None]):
         whose = self._options.prefix or self._options.topic or ", ".join(self._options.topics)
         super().__init__(whose, self._options.override, exactly_once=self._options.exactly_once)
         self._client = Client(ClientConfig.parse(self._options.properties))
+        self._outputs = OutputTopics(self._client)
         self._meter = meter(self._client.config, self._options.prefix, self._options.outputs)
         self._expired = 0
         if self._options.exactly_once:
@@ -87,6 +89,11 @@ class KafkaSink(ForeachBatch[Producer | None]):
         )
 
     # ---- streaming
+
+    def __call__(self, df: DataFrame, batch_id: int) -> None:
+        """Write one micro-batch. Raises what stops the query (see ``docs/guarantees.md``)."""
+        self._outputs.look_ahead()  # beside what Spark is asked
+        super().__call__(df, batch_id)
 
     def _measure(self, number: int) -> AbstractContextManager[BatchMetrics]:
         return self._meter.measure(number)
@@ -112,7 +119,7 @@ class KafkaSink(ForeachBatch[Producer | None]):
         producer = run.owner
         work = self._work(df, batch, producer.progress if producer is not None else None)
         if producer is None:
-            self._note(measured, write_plain(self._client, self._options, work))
+            self._note(measured, write_plain(self._outputs, self._options, work))
             return Run()
         decision = self._decide(batch, producer.progress)
         if isinstance(decision, Run):
@@ -150,7 +157,7 @@ class KafkaSink(ForeachBatch[Producer | None]):
             self._meter.again()
             return True
 
-        write = partial(write_once, self._client, producer, self._options, work, proof)
+        write = partial(write_once, self._outputs, producer, self._options, work, proof)
         title = f"batch {work.number} of {self._options.prefix!r}"
         try:
             written, retries = retried(write, self._options.retries, title, again)
@@ -209,7 +216,16 @@ class KafkaSink(ForeachBatch[Producer | None]):
         group = self._group(query)
         offsets = group_view(progress, self._client) if group is not None else {}
         check = OutputCheck(before, self._options.prefix, self._options.progress_topic, self._options.override)
-        return BatchJob(df, batch.number, progress, again=not query.stateful, group=group, offsets=offsets, check=check)
+        return BatchJob(
+            df,
+            batch.number,
+            progress,
+            again=not query.stateful,
+            group=group,
+            offsets=offsets,
+            check=check,
+            rows=batch.rows,
+        )
 
     # ---- what others ask of it
 
@@ -266,7 +282,7 @@ class KafkaSink(ForeachBatch[Producer | None]):
     def _job(self, df: DataFrame, version: int | None, measured: BatchMetrics) -> BatchResult | None:
         if not self._options.exactly_once:
             return self._note(
-                measured, write_plain(self._client, self._options, BatchJob(df, version or 0, Progress(), again=False))
+                measured, write_plain(self._outputs, self._options, BatchJob(df, version or 0, Progress(), again=False))
             )
         foreach_batch.check_settings(df.sparkSession, streaming_query.settings(df))
         foreach_batch.check_free(self._cluster(), self._options.prefix, self, None)

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 
 from semel.errors import DataLoss, Unsupported
 from semel.spark.jvm import streaming_query
+from semel.spark.jvm.offset_log import NO_OFFSET
 from semel.spark.jvm.values import Execution, OffsetLogEntry, Plan, Settings, SourceInfo, Statefulness, Trigger
 from semel.spark.source_offset import SourceOffset, parse
 from semel.transaction.progress.record import KafkaSource, OpaqueSource, Source, TopicEnd
@@ -29,9 +30,6 @@ __all__ = [
     "source_batch",
     "texts_of",
 ]
-
-#: What Spark itself writes into its offset log for a source that has no offset yet.
-NO_OFFSET = "-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +96,18 @@ class SourceBatch:
     end: Source | None
     began: KafkaSource | None
 
+    @property
+    def offsets(self) -> int:
+        """The number of offsets between start and end of a source of ours."""
+        if not isinstance(self.start, KafkaSource) or not isinstance(self.end, KafkaSource):
+            return 0
+        starts = self.start.topics
+        return sum(
+            offset - starts[name].end.get(index, offset) if name in starts else 0
+            for name, topic in self.end.topics.items()
+            for index, offset in topic.end.items()
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedBatch:
@@ -152,6 +162,15 @@ class MicroBatch:
             texts = texts_of(entry, sources)
         return tuple(position(info, text, f"offsets/{number}") for info, text in zip(sources, texts, strict=True))
 
+    @property
+    def rows(self) -> int | None:
+        """The greatest number of rows that the query may give in this batch, if it chooses columns and rows of sources
+        of ours, and no option says how many tasks read them. Else None.
+        """
+        if not self.query.plan.plain or any(not info.ours or info.divided for info in self.query.sources):
+            return None
+        return sum(source.offsets for source in self.sources)
+
     def reads(self, cluster: str) -> set[str]:
         """Return the topics of this cluster that it reads."""
         return {
@@ -162,10 +181,11 @@ class MicroBatch:
         }
 
 
-def observe(df: DataFrame, known: Query | None = None) -> MicroBatch:
+def observe(df: DataFrame, last: MicroBatch | None = None) -> MicroBatch:
     """Return the batch and query of the callback that got this DataFrame.
 
-    ``known``, the answer before, is used again within its run.
+    ``last`` is the answer before. Within its run its query is used again, and its end where this batch follows it: an
+    entry of the offset log stays as it is.
     """
     if streaming_query.is_connect(df):
         raise Unsupported(
@@ -181,27 +201,32 @@ def observe(df: DataFrame, known: Query | None = None) -> MicroBatch:
             " sink to foreachBatch; its write() is for batch jobs.",
             tag="NO_CALLBACK",
         )
-    if known is None or known.run != called.run:
+    if last is None or last.query.run != called.run:
         execution = streaming_query.find_query(df, called.query)
         judged = streaming_query.judge_plan(df, execution, called.batch)
-        known = Query(execution, judged, streaming_query.sources(execution), streaming_query.settings(df))
-    number = called.batch
-    end = streaming_query.offset_log_entry(known.execution, number)
-    before = streaming_query.offset_log_entry(known.execution, number - 1) if number > 0 else None
-    return _batch(known, number, before, end)
+        query, starts = Query(execution, judged, streaming_query.sources(execution), streaming_query.settings(df)), None
+    else:
+        query, starts = last.query, last.ends if last.number == called.batch - 1 else None
+    return _batch(query, called.batch, starts)
 
 
-def _batch(query: Query, number: int, before: OffsetLogEntry | None, end: OffsetLogEntry | None) -> MicroBatch:
-    if end is None:
-        raise not_logged(query.checkpoint, number)
-    if before is None and number > 0:
-        raise not_logged(query.checkpoint, number - 1)
-    ends = texts_of(end, query.sources)
-    starts = texts_of(before, query.sources) if before is not None else tuple(None for _ in query.sources)
+def _batch(query: Query, number: int, starts: tuple[str | None, ...] | None) -> MicroBatch:
+    """Return a batch of this number. ``starts`` are the ends of the one before, where they are known."""
+    ends = _logged(query, number)
+    if starts is None:
+        starts = _logged(query, number - 1) if number > 0 else tuple(None for _ in query.sources)
     sources = tuple(
         source_batch(info, number, start, text) for info, start, text in zip(query.sources, starts, ends, strict=True)
     )
     return MicroBatch(query, number, sources, starts, ends)
+
+
+def _logged(query: Query, number: int) -> tuple[str | None, ...]:
+    """Return the texts of a batch's entry by source."""
+    entry = streaming_query.offset_log_entry(query.execution, number)
+    if entry is None:
+        raise not_logged(query.checkpoint, number)
+    return texts_of(entry, query.sources)
 
 
 def not_logged(checkpoint: str, batch: int) -> DataLoss:

@@ -32,6 +32,7 @@ class SinkOptions:
     partitioner: str = setting(str, "default", one_of=("default", "any"))
     retries: int = setting(int, 3, 0, name="maxBatchRetries")
     override: str | None = setting(str, None, name="onProgressMismatch")
+    few_records: int = setting(int, 60_000, 1, name="minRecordsPerPartition")
 
     @classmethod
     def parse(cls, given: Mapping[str, object]) -> SinkOptions:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from pyarrow import fs
 
-from semel.errors import ConfigError, Unsupported
+from semel.errors import ConfigError
+from semel.spark.jvm.offset_log import parse_offset_log
 from semel.spark.jvm.values import OffsetLogEntry, SourceInfo
 from semel.spark.sink.micro_batch import SourceBatch, not_logged, position, source_batch, texts_of
 from semel.transaction.progress.record import Source
@@ -83,17 +84,7 @@ class Checkpoint:
         text = self._read(f"offsets/{batch}")
         if text is None:
             return None
-        version, _, rest = text.partition("\n")
-        if version == "v1":
-            lines = rest.split("\n")[1:]  # the first one holds the watermark and settings
-            return OffsetLogEntry(1, {str(index): line for index, line in enumerate(lines)})
-        if version == "v2":
-            return OffsetLogEntry(2, _named_offsets(rest.split("\n")[1:]))
-        raise Unsupported(
-            f"offsets/{batch} of the checkpoint {self._location} has version {version!r:.20}, and this semel knows v1"
-            " and v2. Nothing was written. Use a newer semel, or semel.spark.KafkaSink.",
-            tag="OFFSET_VERSION",
-        )
+        return parse_offset_log(text, f"offsets/{batch}")
 
     def _read(self, name: str) -> str | None:
         try:
@@ -125,13 +116,6 @@ def _uri(location: str) -> str:
     if colon:
         return f"{_SCHEMES.get(scheme, scheme)}://{rest}"
     return str(Path(location.removeprefix("file:")).absolute())
-
-
-def _named_offsets(lines: list[str]) -> dict[str, str | None]:
-    offsets: dict[str, str | None] = {}
-    for line in lines:
-        offsets |= json.loads(line)
-    return offsets
 
 
 def _infos(entry: OffsetLogEntry) -> tuple[SourceInfo, ...]:

@@ -83,6 +83,19 @@ def test_jobs_of_a_group_and_what_their_stages_have_computed(spark: SparkSession
     assert status_store.stage(spark, 1_000_000) is None
 
 
+def test_jobs_in_one_answer_are_as_they_are_one_by_one(spark: SparkSession) -> None:
+    begin = status_store.next_job_id(spark)
+    with job_group(spark, "in one answer"):
+        for _ in range(3):
+            spark.sparkContext.parallelize([1], 1).count()
+        one_by_one = ended_jobs(spark)
+    answer = status_store.jobs(spark, begin)
+    assert [job for job in answer if job.group == "in one answer"] == one_by_one[::-1], "the newest first"
+    assert status_store.jobs(spark, begin + 1, begin + 1) == one_by_one[1:2]
+    assert status_store.jobs(spark, 1_000_000) == []
+    assert status_store.next_job_id(spark) > one_by_one[-1].id
+
+
 def test_books_that_are_waited_for(spark: SparkSession) -> None:
     with job_group(spark, "shown at once"):
         for number in range(1, 20):

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pandas
 import pytest
 from py4j.java_gateway import GatewayClient
 from py4j.protocol import MEMORY_COMMAND_NAME
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.streaming.state import GroupStateTimeout
 
-from semel.spark.jvm import lineage, status_store, streaming_query, versions
+from semel.spark.jvm import lineage, plan_size, status_store, streaming_query, versions
 from semel.spark.jvm.values import Plan, Statefulness
 from tests.spark.support.running_queries import answers, ended_jobs, execution, numbers, standing_in
 from tests.spark.support.spark_books import job_group
@@ -187,26 +188,74 @@ def test_what_is_persisted_is_asked_for_in_few_calls(spark: SparkSession) -> Non
     assert len(calls) <= 5 < 40 < len(control)
 
 
-def test_a_batch_of_one_partition(spark: SparkSession) -> None:
-    """By the RDD that Spark has made of the plan; whatever the function does to it may ask for more."""
+def test_the_partitions_of_a_batch(spark: SparkSession) -> None:
+    """By the RDD that Spark has made of the plan; whatever the function does to it may ask for others."""
 
-    def judged(frame: DataFrame, _: int) -> list[bool]:
+    def judged(frame: DataFrame, _: int) -> list[int | None]:
         renamed = frame.selectExpr("cast(value as string) value").where("value <> '3'")
         others = (frame.repartition(2), frame.groupBy("value").count(), frame.union(frame), frame.join(frame, "value"))
-        return [lineage.is_one_partition(each) for each in (frame, renamed, *others)]
+        return [plan_size.partitions_of_batch(each) for each in (frame, renamed, *others)]
 
-    assert answers(numbers(spark).coalesce(1), judged)[1] == [[True, True, False, False, False, False]]
-    assert answers(numbers(spark).repartition(3), judged)[1] == [[False] * 6]
+    assert answers(numbers(spark).coalesce(1), judged)[1] == [[1, 1, None, None, None, None]]
+    assert answers(numbers(spark).repartition(3), judged)[1] == [[3, 3, None, None, None, None]]
 
 
-def test_whether_it_is_one_partition_is_asked_in_few_calls(spark: SparkSession) -> None:
+def test_the_partitions_of_a_batch_are_asked_in_few_calls(spark: SparkSession) -> None:
     def counted(frame: DataFrame, _: int) -> int:
         with calls_of_the_jvm() as calls:
-            lineage.is_one_partition(frame)
+            plan_size.partitions_of_batch(frame)
         return len(calls)
 
     (asked,) = answers(numbers(spark).coalesce(1), counted)[1]
-    assert asked <= 14
+    assert asked <= 6
+
+
+def test_plans_that_only_choose_columns_and_rows(spark: SparkSession) -> None:
+    plain = {"filter"}
+    for name, build in STATELESS.items():
+        if name != "join with a static aggregate":
+            _, [found] = answers(build(numbers(spark)), judge)
+            assert found.plain == (name in plain), name
+    same = functions.udf(lambda value: value, "long")
+    _, [found] = answers(numbers(spark).select(same("value")), judge)
+    assert not found.plain
+
+
+def test_a_function_in_the_plan_of_a_batch(spark: SparkSession) -> None:
+    same = functions.udf(lambda value: value, "long")
+    columns = spark.range(3).selectExpr("id * 2 as id").where("id > 0")
+    assert plan_size.chooses_columns(columns)
+    assert not plan_size.chooses_columns(columns.select(same("id")))
+    assert not plan_size.chooses_columns(columns.where("id in (select id from range(2))"))
+
+
+def test_the_rows_of_a_batch_job_that_spark_knows(
+    spark: SparkSession, setting: Callable[[str, str], None], tmp_path: Path
+) -> None:
+    same = functions.udf(lambda value: value, "long")
+    counted = spark.range(0, 50, 1, 4).selectExpr("id * 2 as id").where("id > 3")
+    assert plan_size.rows_of_batch_job(counted, 50) == 50
+    assert plan_size.rows_of_batch_job(counted, 49) is None
+    for more in (counted.select(same("id")), counted.repartition(2), counted.union(counted), counted.distinct()):
+        assert plan_size.rows_of_batch_job(more, 1_000) is None
+    rows = pandas.DataFrame({"id": range(7)})
+    setting("spark.sql.execution.arrow.pyspark.enabled", "true")
+    assert plan_size.rows_of_batch_job(spark.createDataFrame(rows), 50) == 7
+    assert plan_size.rows_of_batch_job(spark.createDataFrame([(1,)], "id long"), 50) is None, "an RDD"
+    spark.range(30).write.parquet(str(tmp_path / "few"))
+    assert plan_size.rows_of_batch_job(spark.read.parquet(str(tmp_path / "few")), 50) == 50, "as good as few"
+    (tmp_path / "many.txt").write_text("x" * (3 << 20))
+    assert plan_size.rows_of_batch_job(spark.read.text(str(tmp_path / "many.txt")), 50) is None
+
+
+def test_the_rows_of_what_is_cached(spark: SparkSession) -> None:
+    cached = spark.range(20).groupBy("id").count().cache()
+    try:
+        assert plan_size.rows_of_batch_job(cached.select("id"), 50) is None, "not computed yet"
+        cached.count()
+        assert plan_size.rows_of_batch_job(cached.select("id"), 50) == 20
+    finally:
+        cached.unpersist()
 
 
 def test_a_column_that_the_plan_itself_makes_null(spark: SparkSession) -> None:

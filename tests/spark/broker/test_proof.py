@@ -275,7 +275,8 @@ def test_tasks_without_rows(spark: SparkSession, kafka: Sandbox, kind: str) -> N
     few = spark.range(1).select(f.lit("k").alias("key"), f.lit("v").alias("value"))
     rows = {"a task with no rows": few, "no rows": few.where("rand() > 2"), "no task": few.where("false")}[kind]
     prefix = unique("empty")
-    sink = KafkaSink(topic=topic, transactionalIdPrefix=prefix, **{"kafka.bootstrap.servers": kafka.bootstrap_servers})
+    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "minRecordsPerPartition": 1}
+    sink = KafkaSink(topic=topic, transactionalIdPrefix=prefix, **options)
     totals = sink.write(rows, version=7)
     assert totals is not None
     assert totals.rows == (1 if kind == "a task with no rows" else 0)

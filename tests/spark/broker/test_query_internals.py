@@ -255,13 +255,12 @@ def position(ends: dict[int, int]) -> KafkaSource:
 def test_batches_start_where_their_source_began_and_where_the_one_before_ended(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    known: list[Query] = []
+    last: list[MicroBatch] = []
 
     def ask(frame: DataFrame, batch: int) -> tuple[Query, MicroBatch]:
-        found = observe(frame, known[0] if known else None)
-        query = found.query
-        known[:] = [query]
-        return query, found
+        found = observe(frame, last[0] if last else None)
+        last[:] = [found]
+        return found.query, found
 
     running, found = answers(ours(spark), ask, 4, checkpoint=tmp_path / "cp")
     query = found[0][0]

@@ -13,10 +13,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from semel.sandbox import Sandbox
+from semel.spark import KafkaSink
 from tests.spark.support.copy_query import Line
 from tests.spark.support.topics_and_drivers import create, produce, values
 
 ROWS = 300
+#: More than the source reads in one task by default.
+MANY = 5_000
 
 
 @pytest.fixture
@@ -56,6 +59,43 @@ def test_it_is_one_task_and_the_rows_are_where_their_keys_say(
     reference = create(line.kafka, "small-reference", 3)
     produce_again(servers, line.source, reference)
     assert placed(servers, line.target, 3) == placed(servers, reference, 3)
+
+
+@pytest.mark.parametrize("asked", ["nothing", "a function", "tasks of the source", "tasks of the sink"])
+def test_few_rows_that_several_tasks_read_are_written_by_one(
+    line: Line, caplog: pytest.LogCaptureFixture, asked: str
+) -> None:
+    """Where the plan chooses columns and rows, and nothing asks for more tasks. All rows are there in any case."""
+    caplog.set_level(logging.DEBUG, "semel.spark")
+    produce(line.kafka, line.source, range(ROWS, MANY))
+    reading = {"subscribe": line.source, "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(MANY)}
+    if asked == "tasks of the source":
+        reading["minRecordsPerPartition"] = "1"
+    rows = line.spark.readStream.format("semel").options(**line.kafka_options, **reading).load().select("key", "value")
+    if asked == "a function":
+        rows = rows.select("key", f.udf(bytes, "binary")("value").alias("value"))
+    line.run(rows=rows, minRecordsPerPartition=100 if asked == "tasks of the sink" else None)
+    said = "not shuffled, at most 1 tasks" if asked == "nothing" else ": shuffled to at most"
+    assert sum(said in record.getMessage() for record in caplog.records) == 1
+    line.assert_exact()
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_batch_job_of_few_rows_is_one_task(
+    spark: SparkSession, kafka: Sandbox, caplog: pytest.LogCaptureFixture, several: bool
+) -> None:
+    caplog.set_level(logging.DEBUG, "semel.spark")
+    topic = create(kafka, "small-job", 3)
+    rows = spark.range(0, ROWS, 1, 4).selectExpr("cast(id % 7 as string) as key", "cast(id as string) as value")
+    options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "minRecordsPerPartition": 1 if several else None}
+    written = KafkaSink(topic=topic, transactionalIdPrefix=topic, **options).write(rows, version=1)
+    assert written is not None
+    assert written.rows == ROWS
+    said = ": shuffled to at most" if several else "not shuffled, at most 1 tasks"
+    assert sum(said in record.getMessage() for record in caplog.records) == 1
+    assert sorted(map(int, values(kafka.bootstrap_servers, topic))) == list(range(ROWS))
+    partitions = [{key for key, _ in part} for part in placed(kafka.bootstrap_servers, topic, 3)]
+    assert sum(map(len, partitions)) == 7, "each key is on one partition"
 
 
 def produce_again(servers: str, source: str, target: str) -> None:

@@ -19,6 +19,9 @@ from semel.wire.client import Client
 from tests.spark.support.copy_query import Line
 from tests.spark.support.topics_and_drivers import create, produce, unique, values
 
+#: However few rows there are.
+SEVERAL_TASKS = {"minRecordsPerPartition": 1}
+
 
 def sink(kafka: Sandbox, topic: str, **options: object) -> KafkaSink:
     return KafkaSink(
@@ -83,7 +86,7 @@ def test_keys_that_decide_nothing(spark: SparkSession, kafka: Sandbox) -> None:
     ticket.
     """
     topic = create(kafka, "any", 4)
-    totals = sink(kafka, topic, partitioner="any").write(rows(spark, "v"), version=1)
+    totals = sink(kafka, topic, partitioner="any", **SEVERAL_TASKS).write(rows(spark, "v"), version=1)
     assert totals is not None
     assert (totals.rows, totals.retries) == (40, 0)
     assert sorted(values(kafka.bootstrap_servers, topic)) == sorted(f"v{i}" for i in range(40))
@@ -96,7 +99,7 @@ def test_keys_that_are_null(
     """Where the plan says so, they are not shuffled; where only the rows say so, all of them come as well."""
     topic = create(kafka, "null", 4)
     with caplog.at_level(logging.DEBUG, "semel"):
-        totals = sink(kafka, topic).write(
+        totals = sink(kafka, topic, **SEVERAL_TASKS).write(
             spark.range(0, 40, 1, 2).selectExpr(f"{key} key", "concat('v', id) value"), version=1
         )
     assert totals is not None
@@ -113,7 +116,7 @@ def test_large_rows_that_shrink_and_that_do_not(spark: SparkSession, kafka: Sand
         f.concat(*(f.sha2(f.concat_ws("-", "id", f.lit(part)), 512) for part in range(300)))
     )
     df = spark.range(0, 60, 1, 2).select(f.col("id").cast("string").alias("key"), text.alias("value"))
-    totals = sink(kafka, topic, **{"kafka.compression.type": codec}).write(df, version=1)
+    totals = sink(kafka, topic, **SEVERAL_TASKS, **{"kafka.compression.type": codec}).write(df, version=1)
     assert totals is not None
     assert (totals.rows, totals.retries) == (60, 0)
     assert sorted(values(kafka.bootstrap_servers, topic)) == sorted(row.value for row in df.collect())

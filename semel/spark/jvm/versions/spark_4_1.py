@@ -29,10 +29,6 @@ class Spark41(Spark42):
         """Return the positions."""
         return [str(index) for index, _ in enumerate(streams)]
 
-    def offset_log_version(self, logged: Any) -> int:
-        """Return 1, the only format."""
-        return 1
-
     def stream_reader(self, planner: BatchPlanner) -> DataSourceStreamReader:
         """Return a reader that keeps its position."""
         return ReaderWithoutLimits(planner)

@@ -49,10 +49,6 @@ class Spark43:
         keys = execution.sourceToIdMap()
         return [str(keys.apply(stream)) for stream in streams]
 
-    def offset_log_version(self, logged: Any) -> int:
-        """Return the format of an entry of the offset log."""
-        return int(logged.version())
-
     def repartition_by_slot(self, df: DataFrame, tasks: int, slot: str) -> DataFrame:
         """Send each row to the task that its integer column ``slot`` names: exactly ``tasks`` of them."""
         return df.repartitionById(tasks, f.col(slot))

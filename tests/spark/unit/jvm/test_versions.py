@@ -72,7 +72,6 @@ def test_sources_are_known_by_name_and_key(version: Spark43) -> None:
     assert version.source_keys(execution, ["a", "b"]) == ["key of a", "key of b"]
     assert version.source_name(relation("orders")) == "orders"
     assert version.source_name(relation(None)) is None
-    assert version.offset_log_version(SimpleNamespace(version=lambda: 2)) == 2
     assert all((version.validates_state, version.limits_each_batch, version.reports_latest))
 
 
@@ -81,7 +80,6 @@ def test_before_sources_are_known_by_position(version: Spark43) -> None:
     nothing = SimpleNamespace()
     assert version.source_keys(nothing, ["a", "b"]) == ["0", "1"]
     assert version.source_name(nothing) is None
-    assert version.offset_log_version(nothing) == 1
     assert not any((version.validates_state, version.limits_each_batch, version.reports_latest))
 
 
