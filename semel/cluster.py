@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Literal, overload
 
 from semel.config import ClientConfig
-from semel.errors import ConfigError, Unsupported
+from semel.errors import ConfigError
 from semel.read import AtOffsets, AtTimestamp, Earliest, EndSpec, Latest, Reader, StartSpec, check_ranges, topic_ranges
 from semel.read.reader import MAX_ROWS
 from semel.records.timestamps import TimestampOverflow
@@ -59,7 +59,12 @@ class Cluster:
 
     @overload
     def producer(
-        self, transactional_id: str, *, two_phase: Literal[False] = False, progress_topic: str = DEFAULT_TOPIC
+        self,
+        transactional_id: str,
+        *,
+        two_phase: Literal[False] = False,
+        progress_topic: str = DEFAULT_TOPIC,
+        clusters: Sequence[Cluster] = (),
     ) -> Producer: ...
 
     @overload
@@ -71,7 +76,7 @@ class Cluster:
         *,
         two_phase: bool | str = False,
         progress_topic: str = DEFAULT_TOPIC,
-        clusters: object = None,
+        clusters: Sequence[Cluster] = (),
     ) -> Producer | TwoPhaseProducer:
         """Return the owner of ``transactional_id``. Its first transaction fences the owner before it (PROTOCOL 2).
 
@@ -79,17 +84,21 @@ class Cluster:
         the brokers, which then never abort them. ``"bounded"`` needs none, and the brokers abort them after
         ``transaction.timeout.ms``. No owner is fenced then: see :meth:`recover`.
 
-        Sends nothing. Raises :class:`~semel.errors.ConfigError` for an invalid id, and
-        :class:`~semel.errors.Unsupported` for ``clusters``: a transaction of several is not there yet.
+        With ``clusters``, its commit decides for what is prepared there under the same id: give it to
+        :meth:`Transaction.enlist <semel.transaction.transaction.Transaction.enlist>`. Taking over ends what a predecessor has decided there, and aborts what else is open.
+
+        Sends nothing. Raises :class:`~semel.errors.ConfigError` for an invalid id, and for ``clusters`` with
+        ``two_phase``.
         """
-        if clusters is not None:
-            raise Unsupported(
-                "a transaction of several clusters is not there yet. Nothing was sent. Prepare one on each cluster"
-                " (two_phase=True), store both in one decision, and commit both.",
-                tag="NOT_YET",
-            )
         if two_phase is False:
-            return Producer(self._client, transactional_id, progress_topic=progress_topic)
+            others = [cluster._client for cluster in clusters]
+            return Producer(self._client, transactional_id, progress_topic=progress_topic, clusters=others)
+        if clusters:
+            raise ConfigError(
+                "clusters=[...] needs an ordinary producer, whose commit decides. Nothing was sent. Leave out"
+                " two_phase.",
+                tag="WRONG_VALUE",
+            )
         if two_phase is not True and two_phase != "bounded":
             raise ConfigError(
                 f'two_phase={two_phase!r} is none of True, "bounded" and False. Nothing was sent. Give one of them.',

@@ -15,6 +15,7 @@
 ``end_txn``           EndTxn, and what each answer means
 ``late_markers``      before 4.2: the epoch that is skipped, so that a late marker ends nothing
 ``enlisted``          prepared transactions for which a transaction decides
+``clusters``          the clusters of one decision: the owner's, and others with prepared transactions
 ``hand_over``         an owner's identity, handed to the process that commits
 ``positions``         where positions live: progress records, or a group's offsets
 ``group_offsets``     offsets of the consumer group: reserved, settled, and as progress says

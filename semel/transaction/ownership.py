@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -15,6 +15,7 @@ from semel.transaction.progress.log import ProgressLog, ProgressRecord
 from semel.transaction.progress.topic import DEFAULT_TOPIC, ProgressTopic
 from semel.transaction.states import Event, States
 from semel.transaction.transactional_id import check_prefix
+from semel.transaction.two_phase.prepared import Prepared
 from semel.wire.api import topics
 from semel.wire.api.transactions import Identity
 from semel.wire.client import Client
@@ -80,8 +81,13 @@ class Ownership:
         scope: str,
         progress_topic: str = DEFAULT_TOPIC,
         decides_only: bool = False,
+        others: Sequence[Client] = (),
     ) -> None:
         self.client = client
+        #: Clients of other clusters, for whose prepared transactions this owner may decide.
+        self.others = tuple(others)
+        #: What the last transaction has decided for on other clusters, until it has ended there.
+        self.undone: tuple[Identity, tuple[Prepared, ...]] | None = None
         self.transactional_id = check_prefix(transactional_id)
         self.scope = scope
         self.progress = ProgressTopic(client, transactional_id, scope, progress_topic, resumes=decides_only)
@@ -142,14 +148,16 @@ class Ownership:
         return protocol_deadline(self.client)
 
     def settle_timeout(self, deadline: Deadline) -> None:
-        """Find the transaction timeout: what was set, else 15 minutes, else the broker's maximum where that is less
-        (DESIGN rule 10).
+        """Find the transaction timeout: what was set, else 15 minutes (5 where it may decide for other clusters), else
+        the broker's maximum where that is less (DESIGN rule 10).
         """
         if time.monotonic() - self._settled < self.client.config.metadata_max_age_ms / 1000:
             return  # an owner that takes over for each batch
         self._settled = time.monotonic()
         self.max_timeout_ms = longest_timeout_ms(self.client, deadline)
-        self.timeout_ms = self.timeout_ms or min(DEFAULT_TIMEOUT_MS, self.max_timeout_ms)
+        # what it decides for on other clusters must live longer than it
+        longest_ms = DEFAULT_TIMEOUT_MS // 3 if self.others else DEFAULT_TIMEOUT_MS
+        self.timeout_ms = self.timeout_ms or min(longest_ms, self.max_timeout_ms)
         if self._decides_only:
             # a decision that stalls expires before what it decides for: see ``Enlisted``
             part_timeout_ms = self.client.config.transaction_timeout_ms or min(DEFAULT_TIMEOUT_MS, self.max_timeout_ms)

@@ -13,11 +13,12 @@ markers of the last one have been seen.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from semel.errors import AbortAndRetry, Fenced, Retriable, SemelError
 from semel.steps import OwnerStep, keep_timing_in_thread, reached
 from semel.transaction.end_txn import abort, check_still_owner
+from semel.transaction.enlisted import follow
 from semel.transaction.group_offsets import await_group_offsets, group_view
 from semel.transaction.hand_over import HandOver
 from semel.transaction.late_markers import skip_epoch
@@ -44,6 +45,7 @@ class Producer:
     ``on_end`` is called when a transaction has ended, with True if it was committed. It is not called if the outcome is
     unknown. With ``may_have_lost_progress``, the producer continues although the progress of a used id is gone: for a
     caller that is about to set it. One that ``decides_only`` takes over for each batch, and its transactions are short.
+    ``clusters`` are others, for whose prepared transactions its own may decide.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Producer:
         positions: Callable[[Ownership], Positions] = ProgressRecords,
         timeout_ms: int = 0,
         decides_only: bool = False,
+        clusters: Sequence[Client] = (),
     ) -> None:
         self._on_end = on_end
         self._own = Ownership(
@@ -66,6 +69,7 @@ class Producer:
             scope=scope,
             progress_topic=progress_topic,
             decides_only=decides_only,
+            others=clusters,
         )
         self._own.may_have_lost_progress = may_have_lost_progress
         self._own.timeout_ms = self._own.timeout_ms or timeout_ms
@@ -248,6 +252,7 @@ class Producer:
 
     def _wait_visible(self) -> None:
         self._own.states.check_not_forked()
+        follow(self._own)
         waited = self._markers
         if waited is None:
             return

@@ -16,8 +16,9 @@ import shlex
 import time
 from collections.abc import Collection, Sequence
 
-from semel.errors import DataLoss, Fenced, Retriable, SemelError
+from semel.errors import DataLoss, Fenced, Retriable
 from semel.steps import OwnerStep, reached
+from semel.transaction.clusters import Clusters, Listed
 from semel.transaction.group_offsets import check_no_live_members
 from semel.transaction.markers.heal import MarkerHealer
 from semel.transaction.markers.wait import OFFSETS_TOPIC, hanging_transactions, wait_for_markers
@@ -26,10 +27,7 @@ from semel.transaction.progress.log import ProgressLog, check_not_moved
 from semel.transaction.progress.record import Progress
 from semel.transaction.progress.topic import Presence, ProgressTopic
 from semel.transaction.states import Event
-from semel.transaction.transactional_id import IdKind
-from semel.transaction.two_phase.completion import commit_all, raise_gravest
-from semel.transaction.two_phase.recovery import abort_listed, identity_of, open_prepared
-from semel.wire.api.describe_transactions import TransactionDescription, describe
+from semel.wire.api.describe_transactions import describe
 from semel.wire.api.transactions import init_producer_id
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
@@ -68,7 +66,7 @@ def _take_over(own: Ownership, outputs: Collection[str], group: str | None) -> N
     check_no_live_members(own, group, deadline)
     description = describe(client, own.transactional_id, deadline)
     hinted = set(description.partitions) if description else set()
-    of_tasks = open_prepared(client, own.transactional_id, IdKind.TASK) if own.may_enlist else []
+    listed = Clusters(own.client, own.others).open_prepared(own.transactional_id, of_tasks=own.may_enlist)
     before = {description.producer_id} if description else set()
     own.identity = init_producer_id(client, own.transactional_id, own.timeout_ms, deadline)
     reached(OwnerStep.INITIALISED, own.transactional_id)
@@ -81,7 +79,7 @@ def _take_over(own: Ownership, outputs: Collection[str], group: str | None) -> N
             break
         # the newest committed record may be one that was open a moment ago: read it again, now that nothing is
         settled = read_progress(own, own.deadline())
-    _end_enlisted(own, settled, of_tasks)
+    _end_enlisted(own, settled, listed)
     own.committed = settled.newest
     own.groups_to_check = settled.groups
     left = (
@@ -92,23 +90,22 @@ def _take_over(own: Ownership, outputs: Collection[str], group: str | None) -> N
     log.info("%r is taken over%s", own.transactional_id, left)
 
 
-def _end_enlisted(own: Ownership, settled: ProgressLog, of_tasks: Sequence[TransactionDescription]) -> None:
-    """Commit what the newest progress enlists, and abort what else tasks had open before this owner came."""
-    newest = settled.enlisting
+def _end_enlisted(own: Ownership, settled: ProgressLog, listed: Sequence[Listed]) -> None:
+    """Commit what the newest progress enlists, and abort what else was open before this owner came."""
+    newest, clusters = settled.enlisting, Clusters(own.client, own.others)
     if newest is not None:
         try:
-            commit_all(own.client, newest.progress.enlisted)
+            clusters.commit_all(newest.progress.enlisted)
         except DataLoss as lost:
             if not own.may_have_lost_progress:
                 raise _lost_parts(own, newest.progress, lost) from lost
             log.warning("%s", lost.message)
         own.progress.record_ended(newest.producer_id, newest.epoch)
     decided = {one.identity for one in newest.progress.enlisted} if newest is not None else set()
-    failed: list[SemelError] = []
-    aborted = abort_listed(own.client, [one for one in of_tasks if identity_of(one) not in decided], failed)
-    raise_gravest(failed)
+    own.undone = None
+    aborted = clusters.abort_undecided(listed, decided)
     if aborted:
-        log.info("%d prepared transactions of %r were not decided, and are aborted", len(aborted), own.transactional_id)
+        log.info("%d prepared transactions of %r were not decided, and are aborted", aborted, own.transactional_id)
 
 
 def _lost_parts(own: Ownership, progress: Progress, lost: DataLoss) -> DataLoss:

@@ -57,7 +57,7 @@ class Transaction:
         )
         self._offsets: dict[GroupMetadata, dict[TopicPartition, int]] = {}
         self._sent_offsets: dict[str, Mapping[TopicPartition, int]] = {}
-        self._enlisted = Enlisted(own.client)
+        self._enlisted = Enlisted(own)
         self._looked = 0.0
         self._done = False
         own.begin()
@@ -205,10 +205,9 @@ class Transaction:
 
     @synchronized
     def enlist(self, prepared: Iterable[Prepared]) -> None:
-        """Decide for prepared transactions of this cluster: they are to be committed if this one is.
+        """Decide for prepared transactions: they are committed if this one is, and aborted if it is aborted.
 
-        Its progress record names them. End them after the commit:
-        :func:`~semel.transaction.two_phase.completion.commit_all`. Raises what :meth:`Enlisted.add` raises.
+        Raises what :meth:`Enlisted.add` raises.
         """
         self._require_open()
         self._enlisted.add(prepared)
@@ -276,6 +275,7 @@ class Transaction:
         finally:
             self._await_markers(identity, last if committed else {}, committed=committed)
         self._positions.committed(identity, written)
+        self._enlisted.follow(identity)
 
     def _look_at_rows(self) -> None:
         self._looked = time.monotonic()
@@ -323,13 +323,13 @@ class Transaction:
     ) -> None:
         """Have the markers watched. They are due however it ended, unless this owner can begin nothing any more."""
         if self._own.states.now is State.READY:
+            if not committed:
+                self._enlisted.give_up()
             partitions = self._partitions.due(last_offsets, committed=committed)
             self._ended(EndedTransaction(identity, committed, partitions, last_offsets, self._sent_offsets))
 
     def _abort_after(self, error: BaseException) -> None:
-        """Abort because of ``error``, which is the one to see: the next owner, or the timeout, does what this abort
-        could not.
-        """
+        """Abort because of ``error``, which is the one to see. What cannot be aborted, the next owner aborts."""
         if self._own.states.now is not State.OPEN:
             return
         try:
