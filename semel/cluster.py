@@ -84,8 +84,8 @@ class Cluster:
         the brokers, which then never abort them. ``"bounded"`` needs none, and the brokers abort them after
         ``transaction.timeout.ms``. No owner is fenced then: see :meth:`recover`.
 
-        With ``clusters``, its commit decides for what is prepared there under the same id: give it to
-        :meth:`Transaction.enlist <semel.transaction.transaction.Transaction.enlist>`. Taking over ends what a predecessor has decided there, and aborts what else is open.
+        With ``clusters``, its commit decides for what is prepared there under the same id, and was enlisted by the
+        transaction. Taking over ends what a predecessor has decided there, and aborts what else is open.
 
         Sends nothing. Raises :class:`~semel.errors.ConfigError` for an invalid id, and for ``clusters`` with
         ``two_phase``.

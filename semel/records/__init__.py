@@ -9,7 +9,7 @@ where each record begins, :mod:`.decode` turns the records into columns, and :mo
 
 Both ways use :mod:`.varint`, :mod:`.record_headers`, and :mod:`.arrays` between numpy and Arrow. :mod:`.row_label`
 names a row that is refused. :mod:`.control` reads the markers that end transactions. :mod:`.partitioner` places keys as
-Java does.
+Java does. :mod:`.dead_letters` makes rows of records that a program could not work on.
 """
 
 from __future__ import annotations

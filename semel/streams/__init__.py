@@ -4,7 +4,8 @@
   built of, in Kafka Streams' words.
 - ``windows``, ``cells``, ``rows``: windows of time, numbers as bytes, and rows on their way.
 - ``processor``: classes of one's own that work on single records, and the stores that they are given.
-- ``topology``: nodes and sub-topologies; ``nodes``: what they do; ``dropped``: what they drop, counted.
+- ``topology``: nodes and sub-topologies; ``nodes``: what they do; ``dropped``: what they drop, counted;
+  ``handlers``: what becomes of bad records.
 - ``worker``: a member of the group, its tasks and its transaction; ``state``: what a task keeps; ``topics``: those that
   belong to an application; ``metrics``: what a worker has done, for Prometheus.
 - ``avro``, ``json_schema``, ``protobuf``, ``own``: serdes with a registry, and of two functions.

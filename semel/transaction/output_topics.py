@@ -7,8 +7,11 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from semel.errors import ConfigError, SemelError
+from semel.records.codecs import Codec
+from semel.records.encode import check_rows
 from semel.transaction.ticket import NO_TRANSACTION, Ticket, TicketTopic
 from semel.wire.api import topics
 from semel.wire.client import Client
@@ -21,6 +24,8 @@ __all__ = ["OutputTopics", "describe_output_topics", "max_message_bytes", "non_t
 _DEFAULT_MAX_BYTES = 1_048_588
 #: How long the configuration of a topic is taken to be as it was.
 _FACTS_HOLD_MS = 60_000
+#: For how long what was asked of topics is sure enough to leave a record out, in seconds.
+_RECENT_S = 10.0
 
 
 class OutputTopics:
@@ -89,6 +94,25 @@ class OutputTopics:
         known = self._facts.keys() & names
         newest = {name: (topic.id, len(topic.partitions)) for name, topic in self.client.known_topics(known).items()}
         return any(newest.get(name) != (self._facts[name].id, self._facts[name].partitions) for name in known)
+
+    def refusal(self, topic: str, rows: Any, describe: Callable[[], Mapping[str, TicketTopic]]) -> ConfigError | None:
+        """Return why a topic would not take one of these rows, such as one that is too large; None where it takes them.
+        ``describe`` calls :meth:`describe`, also again: a limit may have been raised.
+        """
+        found = self._refusal(topic, rows, describe()[topic])
+        if found is not None and self.age_s > _RECENT_S:
+            self.forget()
+            found = self._refusal(topic, rows, describe()[topic])
+        return found
+
+    def _refusal(self, topic: str, rows: Any, facts: TicketTopic) -> ConfigError | None:
+        config = self.client.config
+        codec = Codec.parse(config.compression_type)
+        try:
+            check_rows(rows, codec=codec, max_bytes=facts.max_bytes, max_record=config.max_request_size, where=topic)
+        except ConfigError as error:
+            return error
+        return None
 
     @property
     def age_s(self) -> float:

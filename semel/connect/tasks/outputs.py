@@ -10,16 +10,11 @@ from semel.connect.stores.own_offsets import Offsets
 from semel.connect.tasks.rows import Rows
 from semel.connect.tasks.topic_creation import TopicCreation
 from semel.errors import ConfigError
-from semel.records.codecs import Codec
-from semel.records.encode import check_rows
 from semel.transaction.output_topics import OutputTopics
 from semel.transaction.ticket import TicketTopic
 from semel.wire.client import Client
 
 __all__ = ["Outputs"]
-
-#: For how long what was asked of topics is sure enough to leave a record out, in seconds.
-_RECENT_S = 10.0
 
 
 class Outputs:
@@ -31,7 +26,6 @@ class Outputs:
         self._known = OutputTopics(client)
         #: While a transaction is open: it has its ticket for the partitions that topics had.
         self.fixed = False
-        self._codec = Codec.parse(client.config.compression_type)
 
     def by_topic(self, rows: Rows) -> dict[str, pa.Table]:
         """Return one table for each topic, and have the facts about these topics."""
@@ -43,21 +37,12 @@ class Outputs:
 
     def refusal(self, topic: str, table: pa.Table) -> ConfigError | None:
         """Why this topic would not take one of the rows, such as one that is too large; None where it takes them."""
-        self._describe({topic})
-        found = self._refusal(topic, table)
-        if found is not None and self._known.age_s > _RECENT_S:
-            self._known.forget()  # its limit may have been raised
-            self._describe({topic})
-            found = self._refusal(topic, table)
-        return found
 
-    def _refusal(self, topic: str, table: pa.Table) -> ConfigError | None:
-        largest, record = self.topics[topic].max_bytes, self._client.config.max_request_size
-        try:
-            check_rows(table, codec=self._codec, max_bytes=largest, max_record=record, where=topic)
-        except ConfigError as error:
-            return error
-        return None
+        def describe() -> Mapping[str, TicketTopic]:
+            self._describe({topic})
+            return self.topics
+
+        return self._known.refusal(topic, table, describe)
 
     def _describe(self, names: set[str]) -> None:
         if self._store.topic in names:

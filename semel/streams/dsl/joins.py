@@ -55,7 +55,7 @@ def join_table(stream: Stream, table: Table, joiner: Joiner, value: Serde, kind:
         )
     serdes = (stream.key, stream.value)
     join = Join(name, table.spec.name, view, serdes, table.value, kind.left, joiner, value, topology.dropped)
-    node = Node(name, (before,), join, view.specs, by_record=joiner is not None, reads_only=True)
+    node = Node(name, (before,), join, view.specs, by_record=joiner is not None, reads_only=True, keeps_origin=True)
     node = topology.add(node)
     if kind.left:
         keep_null_keys(topology, node)

@@ -61,7 +61,7 @@ class Table:
         """Return the table of the newest rows of a node, and add its node ``name``."""
         old, read = OldValues(), value_reader(value)
         operate = TableSource(name, spec, key, value, topology.dropped, topology.caching, old)
-        node = topology.add(Node(name, (before,), operate, (spec,), keeps_key=True))
+        node = topology.add(Node(name, (before,), operate, (spec,), keeps_key=True, keeps_origin=True))
         return cls(topology, node, key, value, spec, read, StoreView(spec, key, read), old)
 
     def to_stream(self) -> Stream:

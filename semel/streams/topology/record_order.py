@@ -7,7 +7,7 @@ there, and everywhere else they stay together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -39,7 +39,9 @@ class RecordOrder:
 
     With ``by_key`` the inputs meet in nothing but entries of their records' keys. ``plain`` are the nodes that come
     before all state: of each of their rows it is known which record it was made of. ``meeting`` are the nodes right
-    after them, if each input's rows can go to these as one piece, and be put in order there.
+    after them, if each input's rows can go to these as one piece, and be put in order there. With ``by_key``, rows are
+    put in order at the nodes of ``joining``. With ``in_rounds`` that holds for all that is handed on, so that rows of
+    other keys may change places before.
     """
 
     into: frozenset[str]
@@ -47,6 +49,8 @@ class RecordOrder:
     by_key: bool = False
     plain: frozenset[str] = frozenset()
     meeting: frozenset[str] = frozenset()
+    joining: frozenset[str] = frozenset()
+    in_rounds: bool = False
 
     @classmethod
     def of(cls, nodes: Sequence[Node]) -> RecordOrder:
@@ -63,9 +67,11 @@ class RecordOrder:
             if any(touched[one.name].meets(touched[other.name]) for one, other in combinations(node.children, 2)):
                 out_of.add(node.name)
             touched[node.name] = own | below
-        plain = _plain(nodes)
-        by_key, meeting = _meet_by_key(nodes, touched), _meeting(nodes, touched, plain)
-        return cls(frozenset(into), frozenset(out_of), by_key, plain, meeting)
+        plain, joining = _plain(nodes), _joining(nodes, touched)
+        by_key, meeting = _meet_by_key(nodes, touched, joining), _meeting(nodes, touched, plain)
+        ends = _ends(nodes, touched) if by_key and not meeting else frozenset()
+        joining = ends or (joining if by_key and joining and not meeting else frozenset())
+        return cls(frozenset(into), frozenset(out_of), by_key, plain, meeting, joining, bool(ends))
 
     def __bool__(self) -> bool:
         return bool(self.into or self.out_of)
@@ -93,29 +99,66 @@ def _meeting(nodes: Sequence[Node], touched: Mapping[str, _Touched], plain: froz
     return frozenset(found)
 
 
-def _meet_by_key(nodes: Sequence[Node], touched: Mapping[str, _Touched]) -> bool:
-    """Return whether the rows of two sources meet by the keys alone that they came with: in stores, in nodes that keep
-    these keys, and in topics of others.
+def _meet_by_key(nodes: Sequence[Node], touched: Mapping[str, _Touched], joining: frozenset[str] | None) -> bool:
+    """Return whether the rows of two sources meet only in stores, and there by the keys that they came with, or at the
+    nodes of ``joining``.
     """
-    if any(node.supply is not None for node in nodes):
+    if joining is None or any(node.supply is not None for node in nodes):
         return False
-    shared: set[str] = set()
-    by_key: set[object] = set()
-    for node in nodes:
-        if _keeps_source_key(node):
-            by_key |= {node.name, (node.internal, node.topic)} if isinstance(node, Sink) else {node.name}
-    for one, other in combinations([touched[node.name] for node in nodes if not node.parents], 2):
-        if not one.reached & other.reached <= by_key:
-            return False
-        shared |= (one.read | one.written) & (other.read | other.written)
-    touching = [(node, spec) for node in nodes for spec in node.stores if spec.name in shared]
+    stores: set[str] = set()
+    for one, other in _pairs_of_sources(nodes, touched):
+        stores |= (one.read | one.written) & (other.read | other.written)
+    touching = [(node, spec) for node in nodes for spec in node.stores if spec.name in stores]
     return all(spec.retention_ms is None and _has_source_key(node) for node, spec in touching)
 
 
-def _keeps_source_key(node: Node) -> bool:
-    if isinstance(node, Sink):
-        return not node.internal and node.choose is None and _has_source_key(node)
-    return node.keeps_key and _has_source_key(node) and all(spec.retention_ms is None for spec in node.stores)
+def _joining(nodes: Sequence[Node], touched: Mapping[str, _Touched]) -> frozenset[str] | None:
+    """Return the first nodes that rows of several sources come to, where these can be put in order: none of them has
+    state after it, and none comes after another one. None if they cannot.
+    """
+    shared: set[object] = set()
+    for one, other in _pairs_of_sources(nodes, touched):
+        shared |= one.reached & other.reached
+    after = [node for node in nodes if node.name in shared]
+    sinks = [(node.internal, node.topic) for node in after if isinstance(node, Sink)]
+    if any(node.stores for node in after) or {one for one in shared if not isinstance(one, str)} != set(sinks):
+        return None
+    every_sink = [(node.internal, node.topic) for node in nodes if isinstance(node, Sink)]
+    if any(every_sink.count(one) > 1 for one in sinks) or "any topic" in shared:
+        return None
+    joining = [node for node in after if any(parent.name not in shared for parent in node.parents)]
+    names = {node.name for node in joining}
+    if any(touched[name].reached & (names - {name}) for name in names):
+        return None
+    before = [parent for node in joining for parent in node.parents if parent.name not in shared]
+    return frozenset(names) if all(map(_has_origin, before)) else None
+
+
+def _ends(nodes: Sequence[Node], touched: Mapping[str, _Touched]) -> frozenset[str]:
+    """Return the first nodes without state after them, if all state is by the keys of sources, and all rows can be put
+    in order at these nodes. Else none.
+    """
+    for node in nodes:
+        if any(spec.retention_ms is not None or not _has_source_key(node) for spec in node.stores):
+            return frozenset()
+    stateless = [node for node in nodes if not touched[node.name].read | touched[node.name].written]
+    tail = {node.name for node in stateless if node.parents}
+    ends = {node.name for node in nodes if node.name in tail and any(one.name not in tail for one in node.parents)}
+    sinks = [(node.internal, node.topic) for node in nodes if isinstance(node, Sink)]
+    if len(set(sinks)) < len(sinks) or any("any topic" in touched[name].reached for name in ends):
+        return frozenset()
+    if any(touched[name].reached & (ends - {name}) for name in ends):
+        return frozenset()
+    before = [one for node in nodes if node.name in ends for one in node.parents if one.name not in tail]
+    return frozenset(ends) if all(map(_has_origin, before)) else frozenset()
+
+
+def _pairs_of_sources(nodes: Sequence[Node], touched: Mapping[str, _Touched]) -> Iterator[tuple[_Touched, _Touched]]:
+    return combinations([touched[node.name] for node in nodes if not node.parents], 2)
+
+
+def _has_origin(node: Node) -> bool:
+    return not node.parents or ((node.operate is None or node.keeps_origin) and all(map(_has_origin, node.parents)))
 
 
 def _has_source_key(node: Node) -> bool:

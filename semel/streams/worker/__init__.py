@@ -7,6 +7,7 @@
 ``blocks``         rows of several inputs, cut into pieces of one topic
 ``meeting``        rows of several inputs, put in order where they meet
 ``pace``           how many rows a sub-topology gets at a time
+``bad_records``    records that cannot be read, worked on or written
 ``executors``      workers as processes on Spark executors
 =================  ===================================================================================================
 """

@@ -1,7 +1,7 @@
 """Records of a task that cannot be read, worked on or written: left out and counted, and a dead letter each.
 
 A letter goes out with the output, in the same transaction. It has the bytes of the record that the task was given, and
-the headers of Kafka Streams (KIP-1034).
+the headers of Kafka Streams (KIP-1034). One that is too large for its topic has the headers alone.
 """
 
 from __future__ import annotations
@@ -20,19 +20,24 @@ from semel.streams.nodes.stream_join import StreamJoin
 from semel.streams.rows import ORIGIN, UNFIT, timestamps
 from semel.streams.topology.topology import Source, Topology
 
-__all__ = ["BadRecords", "check_handlers"]
+__all__ = ["BadRecords", "Refusal", "check_handlers"]
 
 #: Errors at one record: a function failed, or what it returned does not fit.
 _OF_A_RECORD = ("USER_FUNCTION", "SERDE")
+_AT_SINK = ("SERDE", "RECORD_TOO_LARGE")
 #: A trace must not make a letter too large for its topic.
 _LONGEST_TRACE = 10_000
+
+
+#: Returns why a topic would not take some rows, or None.
+Refusal = Callable[[str, Any], ConfigError | None]
 
 
 class BadRecords:
     """What becomes of them in one task. ``output`` takes letters."""
 
-    def __init__(self, topology: Topology, output: Callable[[str, Any], None]) -> None:
-        self._topology, self._output = topology, output
+    def __init__(self, topology: Topology, output: Callable[[str, Any], None], refusal: Refusal | None = None) -> None:
+        self._topology, self._output, self._refusal = topology, output, refusal
         self.handlers = topology.handlers
         #: The rows that are worked on, as they were read.
         self.source: Any = None
@@ -58,7 +63,16 @@ class BadRecords:
 
     def handles_at_sink(self, error: ConfigError) -> bool:
         """Return whether a row that cannot be written is left out."""
-        return self.handles(error) if error.tag == "USER_FUNCTION" else self.handlers.writes_on and error.tag == "SERDE"
+        return (
+            self.handles(error) if error.tag == "USER_FUNCTION" else self.handlers.writes_on and error.tag in _AT_SINK
+        )
+
+    def check_fits(self, topic: str, records: Any) -> None:
+        """Raise :class:`ConfigError` for records of which one is too large for its topic, if such are left out."""
+        if self.handlers.writes_on and self._refusal is not None:
+            refused = self._refusal(topic, records)
+            if refused is not None:
+                raise refused
 
     def failed(self, name: str, row: Any, error: ConfigError) -> bool:
         """Leave out the record of a row at which a node has failed, if that is asked for."""
@@ -96,6 +110,8 @@ class BadRecords:
         time = (
             time.cast(pa.timestamp("ms", "UTC"), safe=False) if pa.types.is_timestamp(time.type) else timestamps(time)
         )
+        if self._refusal is not None and self._refusal(topic, letter) is not None:
+            letter = dead_letter(None, None, context)
         (batch,) = letter.append_column("timestamp", time).to_batches()
         self._output(topic, batch)
 
@@ -107,16 +123,16 @@ def check_handlers(topology: Topology) -> None:
         isinstance(one, Source) and topology.topic(one) == letters for one in topology.nodes
     ):
         raise ConfigError(
-            f"errors.dead.letter.queue.topic.name={letters} is a topic that the application reads: a bad record would"
-            " come again and again. Nothing was read. Name another one.",
+            f"errors.dead.letter.queue.topic.name={letters} is a topic that the application reads. Nothing was"
+            " read. Name another topic: a bad record would come again and again.",
             tag="TOPOLOGY",
         )
     for node in topology.nodes:
         operate = node.operate
         if topology.handlers.works_on and isinstance(operate, StreamJoin) and operate.joiner is not None:
             raise Unsupported(
-                f"processing.exception.handler goes on, and {node.name} has a function: not there yet. Nothing was"
-                " read. Leave out the function, and put map_batches or map_values after the join.",
+                f"{node.name} has a function, and processing.exception.handler continues: not there yet. Nothing was"
+                " read. Leave out the function, and put map_values after the join.",
                 tag="NOT_YET",
             )
 

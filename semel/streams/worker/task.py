@@ -23,15 +23,21 @@ from semel.streams.rows import first_wrong, joined_batches, misfit, one_by_one, 
 from semel.streams.state.state_store import StateStore
 from semel.streams.topology.record_order import RecordOrder
 from semel.streams.topology.topology import Node, Operator, Sink, Source, SubTopology, Topology
-from semel.streams.worker.bad_records import BadRecords
-from semel.streams.worker.blocks import pieces
+from semel.streams.worker.bad_records import BadRecords, Refusal
+from semel.streams.worker.blocks import pieces, rounds
 from semel.streams.worker.meeting import in_order
 
 __all__ = ["Task"]
 
 
+#: Rows by the node at which they wait for those of other inputs.
+_Arrived = dict[str, list[Any]]
+
+
 class Task:
-    """Works on rows of its sources. ``output`` takes what its sinks write: a topic, and records in Arrow."""
+    """Works on rows of its sources. ``output`` takes what its sinks write: a topic, and records in Arrow. ``refusal``
+    says why a topic would not take some.
+    """
 
     def __init__(
         self,
@@ -40,6 +46,7 @@ class Task:
         partition: int,
         stores: Mapping[str, StateStore],
         output: Callable[[str, Any], None],
+        refusal: Refusal | None = None,
     ) -> None:
         self.id = f"{part.number}_{partition}"
         self.partition = partition
@@ -50,7 +57,7 @@ class Task:
         self._sources = {topology.topic(node): node for node in part.sources}
         self._own = {node.name: node.supply() for node in part.nodes if node.supply is not None}
         self._order = RecordOrder.of(part.nodes)
-        self._bad = BadRecords(topology, output)
+        self._bad = BadRecords(topology, output, refusal)
         for name, own in self._own.items():
             own.leave_out = partial(self._bad.failed, name)
         for node in part.nodes:
@@ -72,6 +79,9 @@ class Task:
         """Send rows of a topic through all nodes after it. Raises :class:`ConfigError` for what a node cannot work on,
         and what stores raise.
         """
+        self._process(topic, rows)
+
+    def _process(self, topic: str, rows: Any, arrived: _Arrived | None = None) -> None:
         if not rows.num_rows:
             return
         node = self._sources[topic]
@@ -86,7 +96,7 @@ class Task:
                 self._hand_on(node, row)
                 self._punctuate(row)
             return
-        self._hand_on(node, rows)
+        self._hand_on(node, rows, arrived)
         if self._stopping is not None and self._scheduled:
             self._catch_up(self._stopping, rows)
         self._stream_time = max(self._stream_time, int(times(rows).max()))
@@ -121,20 +131,26 @@ class Task:
         if self._order.meeting:
             self._meet(rows)
             return
-        for piece in pieces(rows, by_key=self._order.by_key):
-            self.process(piece["topic"][0].as_py(), piece)
+        arrived: _Arrived | None = defaultdict(list) if self._order.joining else None
+        for piece in rounds(rows) if self._order.in_rounds else pieces(rows, by_key=self._order.by_key):
+            self._process(piece["topic"][0].as_py(), piece, arrived)
+        self._go_on(rows, arrived or {})
 
     def _meet(self, rows: Any) -> None:
         """Send each topic's rows to the nodes where they meet others, and let these work on all of them, in order."""
-        self._bad.source = rows
-        arrived: dict[str, list[Any]] = defaultdict(list)
+        arrived: _Arrived = defaultdict(list)
         for topic in pc.unique(rows["topic"]).to_pylist():
             node = self._sources[topic]
             self._hand_on(node, self._read(node, rows.filter(pc.equal(rows["topic"], topic))), arrived)
+        self._go_on(rows, arrived)
+        self._stream_time = max(self._stream_time, int(times(rows).max()))
+
+    def _go_on(self, rows: Any, arrived: _Arrived) -> None:
+        """Let nodes work on the rows that have arrived at them, in the order of the ``rows`` that they were made of."""
+        self._bad.source = rows
         for name, batches in arrived.items():
             for piece in in_order(rows, batches):
                 self._enter(self._nodes[name], piece)
-        self._stream_time = max(self._stream_time, int(times(rows).max()))
 
     def _punctuate(self, row: Any) -> None:
         """Call what is due, the earliest first."""
@@ -155,16 +171,16 @@ class Task:
             for store in self.stores.values():
                 store.close()
 
-    def _hand_on(self, node: Node, rows: Any, arrived: dict[str, list[Any]] | None = None) -> None:
+    def _hand_on(self, node: Node, rows: Any, arrived: _Arrived | None = None) -> None:
         """Let the nodes after this one work on rows. With ``arrived`` they stop where they meet those of others."""
         for piece in self._pieces(rows, apart=node.name in self._order.out_of):
             for child in node.children:
-                if arrived is not None and child.name in self._order.meeting:
+                if arrived is not None and child.name in self._order.meeting | self._order.joining:
                     arrived[child.name].append(piece)
                 else:
                     self._enter(child, piece, arrived)
 
-    def _enter(self, node: Node, rows: Any, arrived: dict[str, list[Any]] | None = None) -> None:
+    def _enter(self, node: Node, rows: Any, arrived: _Arrived | None = None) -> None:
         if isinstance(node, Sink):
             self._sink(node, rows)
             return
@@ -226,9 +242,13 @@ class Task:
                 tag="SERDE",
             ) from None
         if sink.choose is None:
-            return [(self._topology.topic(sink), records)]
-        topics = pa.array(sink.choose(rows), pa.string())
-        return [(topic, records.filter(pc.equal(topics, topic))) for topic in pc.unique(topics).to_pylist()]
+            written = [(self._topology.topic(sink), records)]
+        else:
+            topics = pa.array(sink.choose(rows), pa.string())
+            written = [(topic, records.filter(pc.equal(topics, topic))) for topic in pc.unique(topics).to_pylist()]
+        for topic, of_topic in written:
+            self._bad.check_fits(topic, of_topic)
+        return written
 
 
 def _halves(rows: Any) -> tuple[Any, Any]:

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from semel.errors import Retriable, SemelError
+from semel.errors import ConfigError, Retriable, SemelError
 from semel.read.ranges import id_text
 from semel.steps import StreamsStep, reached
 from semel.streams.metrics import WorkerCounts
@@ -35,6 +35,7 @@ from semel.streams.worker.bad_records import check_handlers
 from semel.streams.worker.pace import Pace, pace_of
 from semel.streams.worker.task import Task
 from semel.streams.worker.task_assignor import TaskAssignor
+from semel.transaction.output_topics import OutputTopics
 from semel.transaction.session import Session
 from semel.transaction.session.inputs import RowOrder
 from semel.wire.api.topics import delete_records
@@ -77,6 +78,7 @@ class Worker:
         self._counts = app.counts
         self._settings = app.settings
         self._client = Client(_polling_often(self._settings))
+        self._output_topics = OutputTopics(self._client)
         self._tasks: dict[TopicPartition, Task] = {}
         self._paces: dict[int, Pace] = {}
         self._output: dict[str, list[Any]] = defaultdict(list)
@@ -315,7 +317,12 @@ class Worker:
 
     def _new_task(self, part: SubTopology, index: int) -> Task:
         stores = {spec.name: self._open_store(spec, part, index) for spec in part.stores}
-        return Task(self._topology, part, index, stores, self._take_output)
+        return Task(self._topology, part, index, stores, self._take_output, self._refusal)
+
+    def _refusal(self, topic: str, rows: Any) -> ConfigError | None:
+        """Return why a topic would not take one of these rows, or None."""
+        known = self._output_topics
+        return known.refusal(topic, rows, lambda: known.describe({topic}, self._client.deadline()))
 
     def _open_store(self, spec: StoreSpec, part: SubTopology, index: int) -> StateStore:
         folder = store_folder(self._settings, self._topology.application_id, f"{part.number}_{index}", spec.name)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 from prometheus_client import CollectorRegistry
 
@@ -304,3 +304,36 @@ def test_records_of_repartition_topics_are_deleted_when_they_are_read(
         assert len(read(servers, [f"{name}-counts-repartition"], {})) == 0
         fill(servers, source, (None, "b", 1))
         wait_for(lambda: (worker.step(), ("b", "2") in values(servers, out))[1], "the next count", 60)
+
+
+def test_dead_letters_have_the_headers_of_their_records(servers: str, name: str, conf: dict[str, object]) -> None:
+    source, out, letters = (create(servers, f"{name}-{topic}", 1) for topic in ("in", "out", "letters"))
+    handlers = {f"{kind}.exception.handler": "continue" for kind in ("deserialization", "processing", "production")}
+    app = App(name, **conf, **handlers, **{"errors.dead.letter.queue.topic.name": letters})
+    stream = app.stream(source, key="string", value="json")
+    stream.map_values(lambda record: 10 // record.value if record.value < 7 else "x" * 2_000_000).to(out)
+    stream.map_values(lambda record: -1).to(letters)
+    producer = Producer({"bootstrap.servers": servers})
+    for value in ("2", "{", "0", "7"):
+        producer.produce(source, value, key=f"k{value}", headers={"trace": value.encode()}, timestamp=5)
+    assert producer.flush(60) == 0
+    work(app, lambda: len(values(servers, letters)) == 6)
+    assert values(servers, out) == [("k2", "5")]
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": name})
+    consumer.assign([TopicPartition(letters, 0, OFFSET_BEGINNING)])
+    found = {}
+    for message in consumer.consume(6, 60):
+        headers = dict(message.headers() or ())
+        said = [headers.get(f"__streams.errors.{one}") for one in ("exception", "topic", "offset")]
+        found[message.value(), headers.get("trace")] = said
+    consumer.close()
+    assert found == {
+        (b"-1", None): [None, None, None],
+        (b"{", b"{"): [b"json.decoder.JSONDecodeError", source.encode(), b"1"],
+        (b"0", b"0"): [b"builtins.ZeroDivisionError", source.encode(), b"2"],
+        (b"7", b"7"): [b"semel.errors.ConfigError", source.encode(), b"3"],
+    }
+    missing = App(f"{name}-2", **conf, **{"errors.dead.letter.queue.topic.name": "letters-that-are-not-there"})
+    missing.stream(source).to(out)
+    with pytest.raises(ConfigError, match="letters-that-are-not-there"):
+        Worker(missing)

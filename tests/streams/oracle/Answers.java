@@ -89,6 +89,9 @@ public class Answers {
                 return null;
             }
             String text = new String(data, StandardCharsets.UTF_8);
+            if (text.equals("!")) {
+                throw new IllegalArgumentException("a bad value");
+            }
             return text.matches("-?[0-9]+") ? (Object) Long.valueOf(text) : text;
         }
 
@@ -123,6 +126,12 @@ public class Answers {
                 "org.apache.kafka.streams.state.BuiltInDslStoreSuppliers$InMemoryDslStoreSuppliers");
         properties.put("__emit.interval.ms.kstreams.outer.join.spurious.results.fix__", 0L);
         properties.put("__emit.interval.ms.kstreams.windowed.aggregation__", 0L);
+        if (one.has("letters")) {
+            String errors = "org.apache.kafka.streams.errors.";
+            properties.put("deserialization.exception.handler", errors + "LogAndContinueExceptionHandler");
+            properties.put("processing.exception.handler", errors + "LogAndContinueProcessingExceptionHandler");
+            properties.put("errors.dead.letter.queue.topic.name", one.get("letters").asText());
+        }
         ObjectNode answers = JSON.createObjectNode();
         ObjectNode topics = answers.putObject("topics");
         ObjectNode changelogs = answers.putObject("changelogs");
@@ -148,7 +157,14 @@ public class Answers {
                 } else if (!topic.endsWith("-repartition")) {
                     ArrayNode rows = topics.putArray(topic);
                     for (var record : output.readRecordsToList()) {
-                        rows.add(shown(record.key(), record.value(), record.timestamp()));
+                        ArrayNode row = shown(record.key(), record.value(), record.timestamp());
+                        for (String name : List.of("topic", "partition", "offset")) {
+                            var header = record.headers().lastHeader("__streams.errors." + name);
+                            if (header != null) {
+                                row.add(shown(header.value()));
+                            }
+                        }
+                        rows.add(row);
                     }
                 }
             }
@@ -168,8 +184,8 @@ public class Answers {
         return node.isNull() ? null : node.asText();
     }
 
-    private static Long number(JsonNode node) {
-        return node.isNull() ? null : node.asLong();
+    private static Object number(JsonNode node) {
+        return node.isNull() ? null : node.isTextual() ? (Object) node.asText() : (Object) node.asLong();
     }
 
     private void build(JsonNode step) {
@@ -187,6 +203,17 @@ public class Answers {
             case "filter_not" -> made.put(id, stream.filterNot((key, value) -> fits(value, n, is)));
             case "map_values" -> made.put(id, stream.mapValues(value -> fits(value, n, is) ? null : plus(value, n)));
             case "map" -> made.put(id, stream.map((key, value) -> KeyValue.pair(chosen(value, n), plus(value, 1))));
+            case "picky" -> made.put(id, stream.mapValues(value -> picky(value, n, is)));
+            case "picky_filter" -> made.put(id, stream.filter((key, value) -> picky(value, n, is) != null));
+            case "picky_map" -> made.put(id, stream.map((key, value) -> KeyValue.pair(chosen(picky(value, n, is), 3), value)));
+            case "picky_fold" -> made.put(id, stream.groupByKey(Grouped.with(TEXT, TEXT)).aggregate(() -> (Object) 100L,
+                    (key, value, sum) -> (Object) ((Long) sum + (Long) picky(value, n, is)), kept(name)));
+            case "picky_windows" -> made.put(id, stream.groupByKey(Grouped.with(TEXT, TEXT))
+                    .windowedBy(TimeWindows.ofSizeWithNoGrace(Duration.ofMillis(10)))
+                    .reduce((sum, value) -> {
+                        Object more = picky(value, n, is);
+                        return (Object) ((Long) sum + (more == null ? 0 : (Long) more));
+                    }, kept(name)));
             case "flat_map" -> made.put(id, stream.flatMap((key, value) -> copies(value, n)));
             case "flat_map_values" -> made.put(id, stream.flatMapValues(
                     value -> copies(value, n).stream().map(one -> one.value).toList()));
@@ -385,6 +412,13 @@ public class Answers {
 
     private static boolean fits(Object value, long n, long is) {
         return value != null && Math.floorMod((Long) value, n) == is;
+    }
+
+    private static Object picky(Object value, long n, long is) {
+        if (fits(value, n, is)) {
+            throw new ArithmeticException(value + " is refused");
+        }
+        return value;
     }
 
     private static Object plus(Object value, long n) {

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from semel.sandbox import find_java, ivy, jars
-from tests.streams.oracle.answers import FILE, SECOND, TABLES
+from tests.streams.oracle.answers import BAD, FILE, SECOND, TABLES
 from tests.streams.oracle.cases import Case, case
 
 HERE = Path(__file__).parent
@@ -39,11 +39,13 @@ def write(file: Path, cases: Sequence[Case]) -> None:
 
 
 def main(which: str = "all") -> None:
-    """Ask about the words of the first release, of the second one, of tables, or all."""
+    """Ask about the words of the first release, of the second one, of tables, about bad records, or all."""
     if which in ("all", "first"):
         write(FILE, [case(seed) for seed in range(COUNT)])
     if which in ("all", "second"):
         write(SECOND, [case(seed, "second") for seed in range(COUNT // 2)])
+    if which in ("all", "bad"):
+        write(BAD, [case(seed, "bad") for seed in range(COUNT // 4)])
     if which in ("all", "tables"):
         write(TABLES, [case(seed, "tables") for seed in range(COUNT // 2)])
 

@@ -17,10 +17,11 @@ from semel.streams.worker.task import Task
 from tests.streams.oracle.cases import Case
 from tests.streams.oracle.topologies import build
 
-__all__ = ["FILE", "SECOND", "TABLES", "driven", "judged", "kept", "shown", "text"]
+__all__ = ["BAD", "FILE", "SECOND", "TABLES", "driven", "judged", "kept", "shown", "text"]
 
 FILE = Path(__file__).parent / "answers.jsonl.xz"
 SECOND = Path(__file__).parent / "second.jsonl.xz"
+BAD = Path(__file__).parent / "bad.jsonl.xz"
 TABLES = Path(__file__).parent / "tables.jsonl.xz"
 Answers = dict[str, dict[str, list[Any]]]
 
@@ -58,6 +59,8 @@ class _Recording(Driver):
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self.changelogs: dict[str, dict[str, list[Any]]] = {}
+        #: Where the records of dead letters were read.
+        self.places: list[list[Any]] = []
 
     def _commit(self) -> None:
         for name, store in self._stores.items():
@@ -67,11 +70,17 @@ class _Recording(Driver):
                 rows[text(row["key"]) or ""] = [text(row["key"]), text(row["value"]), time]
         super()._commit()
 
+    def _take(self, topic: str, records: Any) -> None:
+        super()._take(topic, records)
+        for row in records.to_pylist() if "headers" in records.schema.names else ():
+            context = {header["key"]: text(header["value"]) for header in row["headers"]}
+            self.places.append([context[f"__streams.errors.{name}"] for name in ("topic", "partition", "offset")])
+
     def pipe_together(self, records: Sequence[Sequence[Any]]) -> None:
         """Send records of several topics: to each task those of its topics at once, as a worker does."""
         batches: dict[Task, list[Any]] = {}
         for topic, *row in records:
-            made = self._with_origin(topic, self._batch(topic, [(row[0], row[1], row[2])]))
+            made = self._with_origin(topic, self._batch(topic, [_piped([topic, *row])]))
             batches.setdefault(self._tasks[topic], []).append(made)
         for task, rows in batches.items():
             task.process_by_time(pa.concat_batches(rows))
@@ -88,7 +97,7 @@ def driven(case: Case, cuts: Sequence[int] = (), *, together: bool = False) -> A
     """Return what the test driver answers. Records of one topic go together, as many as ``cuts`` say in turn; with
     ``together`` those of other topics, too.
     """
-    driver = _Recording(build(case["steps"], properties={"statestore.cache.max.bytes": 0}))
+    driver = _Recording(build(case["steps"], properties={"statestore.cache.max.bytes": 0, **_handlers(case)}))
     records = case["records"]
     at = turn = 0
     while at < len(records):
@@ -98,13 +107,27 @@ def driven(case: Case, cuts: Sequence[int] = (), *, together: bool = False) -> A
         if together:
             driver.pipe_together(records[at:last])
         else:
-            driver.pipe_many(records[at][0], [tuple(row[1:]) for row in records[at:last]])
+            driver.pipe_many(records[at][0], [_piped(row) for row in records[at:last]])
         at, turn = last, turn + 1
     changelogs = {
         name: [row for _, row in sorted(rows.items()) if row[1] is not None] for name, rows in driver.changelogs.items()
     }
     topics = {name: list(map(shown, rows)) for name, rows in driver.written.items()}
+    for row, place in zip(topics.get(case.get("letters", ""), ()), driver.places, strict=True):
+        row += place
     return _alike(case, {"topics": topics, "changelogs": changelogs})
+
+
+def _handlers(case: Case) -> dict[str, str]:
+    if "letters" not in case:
+        return {}
+    handlers = ("deserialization.exception.handler", "processing.exception.handler")
+    return {"errors.dead.letter.queue.topic.name": case["letters"], **dict.fromkeys(handlers, "continue")}
+
+
+def _piped(row: Sequence[Any]) -> tuple[Any, Any, Any]:
+    """Return key, value and time. A text is no JSON, and stays as it is."""
+    return row[1], row[2].encode() if isinstance(row[2], str) else row[2], row[3]
 
 
 def shown(record: Record) -> list[Any]:

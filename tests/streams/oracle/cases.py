@@ -264,7 +264,32 @@ class _TableDraft(_WordDraft):
         self.streams.append(_Stream(self.add("to_stream", table), windowed=True, counts=kind == "count"))
 
 
-_DRAFTS = {"first": _Draft, "second": _WordDraft, "tables": _TableDraft}
+class _BadDraft(_Draft):
+    """A topology whose functions fail at some records, before any aggregation."""
+
+    def second(self) -> Sequence[Callable[[], None]]:
+        return (self.picky,) * 8
+
+    def picky(self) -> None:
+        """Take a word that fails at some values."""
+        n = self.draw.randint(2, 4)
+        how: dict[str, Any] = {"n": n, "is": self.draw.randrange(n)}
+        made = {step["id"] for step in self.steps if step["op"] in ("stream", "picky", "map_values", "filter", "map")}
+        stream = self.draw.choice([one for one in self.streams if one.id in made])
+        op = self.draw.choice(("picky", "picky", "picky_filter", "picky_map", "picky_fold", "picky_windows"))
+        if op in ("picky", "picky_filter"):
+            self.streams.append(_Stream(self.add(op, stream, **how), stream.rekeyed, stream.processed))
+        elif op == "picky_map":
+            self.streams.append(_Stream(self.add(op, stream, **how), rekeyed=True))
+        else:
+            self.tables.append(_Stream(self.add(op, stream, name=self.name("kept"), **how)))
+            if op == "picky_fold":
+                self.streams.append(_Stream(self.add("to_stream", self.tables[-1])))
+            else:
+                self.tables.pop()
+
+
+_DRAFTS = {"bad": _BadDraft, "first": _Draft, "second": _WordDraft, "tables": _TableDraft}
 
 
 def case(seed: int, release: str = "first") -> Case:
@@ -287,7 +312,13 @@ def case(seed: int, release: str = "first") -> Case:
     for stream in draft.streams[-2:]:
         draft.steps.append({"op": "to", "of": stream.id, "name": f"out{draw.randrange(2)}"})
     _keep_apart(draft.steps)
-    return {"seed": seed, "steps": draft.steps, "records": _records(draft)}
+    records = _records(draft)
+    if release != "bad":
+        return {"seed": seed, "steps": draft.steps, "records": records}
+    for record in records:
+        if draw.random() < 0.1:
+            record[2] = "!"
+    return {"seed": seed, "steps": draft.steps, "records": records, "letters": "dead"}
 
 
 def _keep_apart(steps: list[dict[str, Any]]) -> None:

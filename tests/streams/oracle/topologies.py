@@ -56,6 +56,17 @@ def _made(step: Step, made: Mapping[int, Any], builders: Mapping[str, stores.Sto
         "filter_not": lambda: stream.filter_not(_fitting(n, step["is"])),
         "map_values": lambda: stream.map_values(_plus_or_null(n, step["is"])),
         "map": lambda: stream.map(lambda record: (_chosen(record.value, n), _plus(record.value, 1))),
+        "picky": lambda: stream.map_values(lambda record: _picky(record.value, n, step["is"])),
+        "picky_filter": lambda: stream.filter(lambda record: _picky(record.value, n, step["is"]) is not None),
+        "picky_map": lambda: stream.map(lambda record: (_chosen(_picky(record.value, n, step["is"]), 3), record.value)),
+        "picky_fold": lambda: stream.group_by_key().aggregate(
+            lambda: 100, lambda _, value, total: total + _picky(value, n, step["is"]), name=name
+        ),
+        "picky_windows": lambda: (
+            stream.group_by_key()
+            .windowed(windows.tumbling(10))
+            .reduce(lambda total, value: total + (_picky(value, n, step["is"]) or 0), name)
+        ),
         "flat_map": lambda: stream.flat_map(lambda record: _copies(record.value, n)),
         "flat_map_values": lambda: stream.flat_map_values(lambda record: [one for _, one in _copies(record.value, n)]),
         "process_values": lambda: stream.process_values(lambda: Tally(name), stores=[builders[name]]),
@@ -79,6 +90,13 @@ def _made(step: Step, made: Mapping[int, Any], builders: Mapping[str, stores.Sto
     }
     result: Stream | Table = makers[kind]()
     return result
+
+
+def _picky(value: int | None, n: int, remainder: int) -> Any:
+    """Return a value. Fail at some."""
+    if _fits(value, n, remainder):
+        raise ArithmeticError(f"{value} is refused")
+    return value
 
 
 def _chooser(name: str, n: int) -> Callable[[Record], str]:

@@ -79,10 +79,20 @@ class StreamsJob:
                 "request.timeout.ms": self.request_timeout_ms,
                 "state.dir": self.state_dir,
                 **({"group.instance.id": self.instance} if self.instance else {}),
+                **(self._handlers if self.shape == "tables" else {}),
             },
         )
         _SHAPES[self.shape](self, app)
         return app
+
+    @property
+    def letters(self) -> str:
+        """The topic of dead letters."""
+        return f"{self.target}-letters"
+
+    @property
+    def _handlers(self) -> dict[str, str]:
+        return {"processing.exception.handler": "continue", "errors.dead.letter.queue.topic.name": self.letters}
 
     @property
     def expected(self) -> dict[str, int]:
@@ -99,6 +109,16 @@ class StreamsJob:
         return f"{self.application_id}-{store}-changelog"
 
 
+def is_bad(word: str) -> bool:
+    return word.endswith("1")
+
+
+def accepted(record: Record) -> str:
+    if is_bad(record.value):
+        raise ValueError(f"{record.value} is refused")
+    return str(record.value)
+
+
 def paired(left: str, right: str | None) -> str:
     return f"{left} {right}"
 
@@ -112,7 +132,8 @@ def _count(job: StreamsJob, app: App) -> None:
 
 
 def _tables(job: StreamsJob, app: App) -> None:
-    words = app.stream(job.source, key="string", value="string").select_key("value").repartition("counts")
+    words = app.stream(job.source, key="string", value="string").map_values(accepted, value="string")
+    words = words.select_key("value").repartition("counts")
     counts, newest = (
         words.group_by_key().count("counts"),
         words.group_by_key().reduce(lambda _, value: value, "newest"),

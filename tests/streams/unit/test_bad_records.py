@@ -198,5 +198,5 @@ def test_handlers_that_do_not_fit_are_refused() -> None:
         App("bad", **{"errors.dead.letter.queue.topic.name": ""})
     with pytest.raises(ConfigError, match="would come again"):
         run(SHAPES["map_values"], {**GO_ON, "errors.dead.letter.queue.topic.name": "in"}, [])
-    with pytest.raises(Unsupported, match="and put map_batches"):
+    with pytest.raises(Unsupported, match="and put map_values"):
         run(to_out(lambda one: one.join(one, max, windows.join(5))), GO_ON, [])

@@ -9,20 +9,26 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from semel.streams import App, Processor
+from semel.streams import App, Processor, windows
 from semel.streams.dsl.stream import Stream
 from semel.streams.topology.record_order import RecordOrder
-from semel.streams.worker.blocks import pieces
+from semel.streams.worker.blocks import pieces, rounds
 from semel.streams.worker.meeting import in_order
 
 
-def cut(rows: str, *, by_key: bool) -> list[str]:
+def batch(rows: str) -> pa.RecordBatch:
     pairs = rows.split()
-    batch = pa.RecordBatch.from_pydict(
+    return pa.RecordBatch.from_pydict(
         {"topic": [pair[0] for pair in pairs], "key": [None if pair[1] == "-" else pair[1] for pair in pairs]}
     )
-    found = [piece.to_pylist() for piece in pieces(batch, by_key=by_key)]
-    return [" ".join(f"{row['topic']}{row['key'] or '-'}" for row in piece) for piece in found]
+
+
+def shown(found: list[pa.RecordBatch]) -> list[str]:
+    return [" ".join(f"{row['topic']}{row['key'] or '-'}" for row in piece.to_pylist()) for piece in found]
+
+
+def cut(rows: str, *, by_key: bool) -> list[str]:
+    return shown(pieces(batch(rows), by_key=by_key))
 
 
 @pytest.mark.parametrize(
@@ -38,6 +44,33 @@ def cut(rows: str, *, by_key: bool) -> list[str]:
 )
 def test_pieces_by_key(rows: str, found: list[str]) -> None:
     assert sorted(cut(rows, by_key=True)) == sorted(found)
+
+
+@pytest.mark.parametrize(
+    ("rows", "found"),
+    [
+        ("t1 t2 t1", ["t1 t2 t1"]),
+        ("t1 s1 t2 s2 t3 s3", ["t1 t2 t3", "s1 s2 s3"]),
+        ("t1 s2 s1 s1 t3 t2 t1", ["t1 t3", "s2", "t2", "s1 s1", "t1"]),
+        ("s- t1 t- s1", ["s-", "t1", "t-", "s1"]),
+    ],
+)
+def test_rounds_keep_the_order_of_each_key(rows: str, found: list[str]) -> None:
+    there = shown(rounds(batch(rows)))
+    assert sorted(there) == sorted(found)
+    for key in "123-":
+        assert [row for row in " ".join(there).split() if row[1] == key] == [
+            row for row in rows.split() if row[1] == key
+        ]
+
+
+def test_rows_of_a_table_and_its_stream_go_in_rounds() -> None:
+    assert order().in_rounds
+    assert not order(again=True).in_rounds
+    app = App("counted")
+    stream = app.stream("s", key="string", value="json").join(app.table("t", key="string"), lambda one, other: one)
+    stream.group_by_key().windowed(windows.tumbling(5)).count()  # late or not is a question of the order
+    assert not RecordOrder.of(app.topology.sub_topologies()[0].nodes).in_rounds
 
 
 def test_pieces_by_topic() -> None:
