@@ -167,6 +167,33 @@ def test_a_table_that_is_made_while_it_runs(logical: Postgres, schema: str) -> N
         connection.execute(f"DROP PUBLICATION {schema}_publication".encode())
 
 
+@pytest.mark.parametrize(
+    ("mode", "first", "again"),
+    [
+        ("initial", ["r", "r", "c"], ["c"]),
+        ("no_data", ["c"], ["c"]),
+        ("never", ["c"], ["c"]),
+        ("when_needed", ["r", "r", "c"], ["c"]),
+        ("always", ["r", "r", "c"], ["r", "r", "r", "c"]),
+        ("initial_only", ["r", "r"], []),
+    ],
+)
+def test_modes_of_the_snapshot(logical: Postgres, mode: str, first: list[str], again: list[str]) -> None:
+    """At the first start, and at a later one."""
+    schema = f"mode_{mode}"
+    _run(logical, f"CREATE SCHEMA {schema}", f"CREATE TABLE {schema}.t (id int PRIMARY KEY)")
+    _run(logical, f"INSERT INTO {schema}.t VALUES (1), (2)")
+    capturing = _capturing(logical, schema, snapshot__mode=mode)
+    wait_for(lambda: capturing.poll() == 0, "that the rows are read")
+    _run(logical, f"INSERT INTO {schema}.t VALUES (3)")
+    assert [one["op"] for one in _envelopes(capturing, "t", len(first))] == first
+    capturing.restart()
+    wait_for(lambda: capturing.poll() == 0, "that the rows are read again")
+    _run(logical, f"INSERT INTO {schema}.t VALUES (4)")
+    assert [one["op"] for one in _envelopes(capturing, "t", len(first + again))] == first + again
+    capturing.task.stop()
+
+
 @pytest.mark.parametrize("changes", [60_000, pytest.param(1_000_000, marks=pytest.mark.exhaustive)])
 def test_a_huge_transaction(logical: Postgres, schema: str, changes: int) -> None:
     """It is divided, and resumed in its middle. What is held of it does not grow with it."""
