@@ -194,6 +194,38 @@ def test_modes_of_the_snapshot(logical: Postgres, mode: str, first: list[str], a
     capturing.task.stop()
 
 
+def test_a_snapshot_waits_for_transactions_that_run(logical: Postgres, schema: str) -> None:
+    """They may be in the log before the slot begins, and not be seen yet. Each row is read, or its change is."""
+    _run(logical, f"CREATE TABLE {schema}.t (id int PRIMARY KEY)", f"INSERT INTO {schema}.t VALUES (1)")
+    _run(logical, f"SELECT pg_create_logical_replication_slot('{schema}_slot', 'pgoutput')")
+    with connected(logical, autocommit=False) as connection:
+        connection.execute(f"INSERT INTO {schema}.t VALUES (2)".encode())
+        capturing = _capturing(logical, schema)
+        assert capturing.poll() == 0
+        assert capturing.poll() == 0, "it waits"
+        connection.commit()
+    _envelopes(capturing, "t", 2)
+    _run(logical, f"INSERT INTO {schema}.t VALUES (3)")
+    assert [(one["op"], one["after"]["id"]) for one in _envelopes(capturing, "t", 3)] == [("r", 1), ("r", 2), ("c", 3)]
+    capturing.task.stop()
+
+
+def test_a_table_that_is_added_later(logical: Postgres, schema: str) -> None:
+    """Its changes come from then on; its rows do not."""
+    _run(logical, f"CREATE TABLE {schema}.t (id int PRIMARY KEY)", f"INSERT INTO {schema}.t VALUES (1)")
+    _run(logical, f"CREATE TABLE {schema}.late (id int PRIMARY KEY)", f"INSERT INTO {schema}.late VALUES (1)")
+    first = _capturing(logical, schema, table__include__list=rf"{schema}\.t")
+    _envelopes(first, "t", 1)
+    first.task.stop()
+    later = properties(logical, schema, schema__include__list=schema, publication__autocreate__mode="filtered")
+    second = Capturing(later, first.offset)
+    wait_for(lambda: second.poll() == 0, "that it follows the log")
+    _run(logical, f"INSERT INTO {schema}.late VALUES (2)", f"INSERT INTO {schema}.t VALUES (2)")
+    assert [(one["op"], one["after"]["id"]) for one in _envelopes(second, "late", 1)] == [("c", 2)]
+    assert [(one["op"], one["after"]["id"]) for one in _envelopes(second, "t", 1)] == [("c", 2)]
+    second.task.stop()
+
+
 @pytest.mark.parametrize("changes", [60_000, pytest.param(1_000_000, marks=pytest.mark.exhaustive)])
 def test_a_huge_transaction(logical: Postgres, schema: str, changes: int) -> None:
     """It is divided, and resumed in its middle. What is held of it does not grow with it."""

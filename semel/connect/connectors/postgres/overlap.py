@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from semel.connect.connectors.postgres.pgoutput import Begin
-from semel.connect.connectors.postgres.position import SnapshotState
+from semel.connect.connectors.postgres.position import Session, SnapshotState
 from semel.errors import DataLoss
 
 if TYPE_CHECKING:
@@ -19,18 +19,27 @@ class Overlap:
 
     def __init__(self, connection: Connection[Any], state: SnapshotState, keys: dict[str, list[str]]) -> None:
         self._connection, self._state, self._keys = connection, state, keys
+        self._lsn = state.lsn
+        self._by_table: dict[str, list[Session]] = {}
         self._covered: dict[tuple[str, tuple[str, ...], tuple[str, ...]], bool] = {}
 
     def contains(self, begin: Begin, table: str, key: list[str]) -> bool:
         """Return whether a change of a row is in what was read of the row."""
-        for session in self._state.sessions_of(table):
+        if begin.commit_lsn > self._lsn:
+            return False
+        for session in self._sessions(table):
             if session.last is None or not session.last[1] or self._covers(table, session.last[1], key):
                 return session.saw(begin.xid, begin.commit_lsn)
         return False
 
+    def _sessions(self, table: str) -> list[Session]:
+        if table not in self._by_table:
+            self._by_table[table] = self._state.sessions_of(table)
+        return self._by_table[table]
+
     def emptied(self, begin: Begin, table: str) -> bool:
         """Return whether a table was read after it was emptied. Raise :class:`DataLoss` if only a part of it was."""
-        seen = {session.saw(begin.xid, begin.commit_lsn) for session in self._state.sessions_of(table)}
+        seen = {session.saw(begin.xid, begin.commit_lsn) for session in self._sessions(table)}
         if len(seen) > 1:
             raise DataLoss(
                 f"table {table} was truncated after a part of its rows was read, and before the others were. These rows"
