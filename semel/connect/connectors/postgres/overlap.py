@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from semel.connect.connectors.postgres.catalog import Catalog, PublishedTable
 from semel.connect.connectors.postgres.pgoutput import Begin
 from semel.connect.connectors.postgres.position import Session, SnapshotState
 from semel.errors import DataLoss
@@ -17,8 +19,9 @@ __all__ = ["Overlap"]
 class Overlap:
     """The changes of the log that are in a snapshot's rows already."""
 
-    def __init__(self, connection: Connection[Any], state: SnapshotState, keys: dict[str, list[str]]) -> None:
-        self._connection, self._state, self._keys = connection, state, keys
+    def __init__(self, connection: Connection[Any], state: SnapshotState, tables: Mapping[str, PublishedTable]) -> None:
+        self._connection, self._state, self._tables = connection, state, tables
+        self._catalog = Catalog(connection)
         self._lsn = state.lsn
         self._by_table: dict[str, list[Session]] = {}
         self._covered: dict[tuple[str, tuple[str, ...], tuple[str, ...]], bool] = {}
@@ -60,12 +63,14 @@ class Overlap:
         """Compare by the types and collations of the table's own columns."""
         from psycopg import sql
 
-        schema, _, name = table.partition(".")
-        columns = sql.SQL(", ").join(map(sql.Identifier, self._keys[table]))
+        published = self._tables.get(table)
+        if published is None:  # it was dropped since, and no later session has read it
+            return True
+        columns = sql.SQL(", ").join(map(sql.Identifier, self._catalog.key(published.oid)))
         ours, theirs = (sql.SQL(", ").join(map(sql.Literal, one)) for one in (key, last))
         statement = sql.SQL(
             "SELECT ({}) <= ({}) FROM (SELECT {} FROM {} WHERE false UNION ALL SELECT {}) AS of"
-        ).format(columns, theirs, columns, sql.Identifier(schema, name), ours)
+        ).format(columns, theirs, columns, sql.Identifier(published.schema, published.name), ours)
         row = self._connection.execute(statement).fetchone()
         assert row is not None
         return bool(row[0])
