@@ -86,7 +86,7 @@ class Capture:
             )
             connection.execute(f"DELETE FROM counters WHERE id >= {new} AND id < {new + size // 2}".encode())
             connection.commit()
-            connection.execute("UPDATE counters SET version = 1000")
+            connection.execute(f"UPDATE counters SET version = 1000 WHERE id <= {size}".encode())
             connection.rollback()
 
     def end(self) -> None:
