@@ -199,7 +199,6 @@ class Lifecycle:
             if not self._closed.is_set():
                 log.error("%s", error)  # noqa: TRY400  its message says all
         except BaseException as error:  # this thread must go on: it is the connector's only one
-            log.exception("connector %s", name)
             self._fail(name, error)
 
     def _apply(self, name: str, again_tasks: Sequence[int], again: bool) -> None:
@@ -326,6 +325,7 @@ class Lifecycle:
         return [task for task in tasks if f"{name}-{task}" in left]
 
     def _fail(self, name: str, error: BaseException) -> None:
+        log.error("connector %s failed: %s", name, error, exc_info=None if isinstance(error, SemelError) else error)
         trace = "".join(traceback.format_exception(error))
         self._statuses.put_connector(name, self._state("FAILED", trace))
 

@@ -109,8 +109,9 @@ def _found(envelope: Struct, added: _Added) -> tuple[Schema, Any]:
         field = schema.field(name)
         if field is None:
             raise refused("ExtractNewRecordState", f"there is no field {'.'.join(added.path)}")
-        schema, value = field.schema, None if value is None else value[name]
-    return schema.but(optional=True), value
+        value = None if value is None else value.cells[schema.places[name]]
+        schema = field.schema
+    return schema.but(optional=True, default=None), value
 
 
 def _text(schema: Schema, value: Any) -> bytes | None:

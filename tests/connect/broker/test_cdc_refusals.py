@@ -156,9 +156,10 @@ def test_a_key_that_the_replica_identity_hides(logical: Postgres, table: str) ->
 
 def test_a_quiet_table_does_not_hold_the_log_back(logical: Postgres, table: str) -> None:
     """Other tables are written. Heartbeats move the slot."""
-    capturing = Capturing(_config(logical, table, heartbeat__interval__ms="50"))
+    _run(logical, f"CREATE TABLE {table}_other AS SELECT generate_series(1, 1000) AS n")
+    query = f"INSERT INTO public.{table}_other VALUES (-1)"
+    capturing = Capturing(_config(logical, table, heartbeat__interval__ms="50", heartbeat__action__query=query))
     _values(capturing, 1)
-    _run(logical, f"CREATE TABLE {table}_other AS SELECT generate_series(1, 1000)")
     with connected(logical) as connection:
         (end,) = connection.execute("SELECT pg_current_wal_insert_lsn()").fetchone() or ("",)
 
@@ -169,6 +170,7 @@ def test_a_quiet_table_does_not_hold_the_log_back(logical: Postgres, table: str)
             return bool(row[0])
 
         wait_for(moved, "that the slot moves", 60)
+        assert connection.execute(f"SELECT 1 FROM {table}_other WHERE n = -1".encode()).fetchone() is not None
     capturing.restart()
     assert f"__debezium-heartbeat.{table}" in capturing.written
     capturing.task.stop()

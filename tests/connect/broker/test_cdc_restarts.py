@@ -11,6 +11,7 @@ from functools import partial
 import psycopg
 import pytest
 
+from semel.errors import Retriable
 from semel.testing.postgres import Postgres
 from tests.connect.support.capturing import Capturing, properties
 from tests.connect.support.reading import connected
@@ -100,6 +101,36 @@ def test_each_change_once(logical: Postgres, seed: int) -> None:
             assert left == {(row[0], row[1]): row[2] for row in rows}
     assert capturing.sessions > 1, "no task ended within the snapshot"
     capturing.task.stop()
+
+
+def test_postgres_is_killed_within_rows_and_changes() -> None:
+    with Postgres(wal_level="logical") as postgres:
+        _prepare(postgres, "killed")
+        more = {"schema.include.list": "killed", "publication.autocreate.mode": "filtered", **SMALL}
+        capturing = Capturing({**properties(postgres, "killed"), **more})
+        wait_for(lambda: capturing.poll() == 7, "rows")
+        _kill(postgres, capturing)
+        with connected(postgres) as connection:
+            connection.execute("UPDATE killed.numbers SET version = version + 1")
+            wait_for(lambda: b'"u"' in str(capturing.poll() and capturing.written).encode(), "changes")
+            _kill(postgres, capturing)
+        with connected(postgres) as connection:
+            connection.execute("INSERT INTO killed.numbers VALUES (-1, 0, 0, 'end')")
+            wait_for(partial(_ended, capturing, "killed.killed.numbers"), "the last change")
+            rows = connection.execute("SELECT id, version FROM killed.numbers").fetchall()
+        written = [(key, value) for key, value, _ in capturing.written["killed.killed.numbers"]]
+        assert {row["id"]: row["version"] for row in replayed(written).values()} == dict(rows)
+        assert capturing.sessions == 2
+        capturing.task.stop()
+
+
+def _kill(postgres: Postgres, capturing: Capturing) -> None:
+    """Kill PostgreSQL, and start it and the task again."""
+    postgres.kill()
+    with pytest.raises(Retriable, match="starts again from its committed offsets"):
+        wait_for(lambda: capturing.poll(commit=False) < 0, "that it is noticed")
+    postgres.start()
+    capturing.restart()
 
 
 def test_an_offset_that_is_forgotten_doubles(logical: Postgres) -> None:

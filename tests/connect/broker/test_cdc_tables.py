@@ -167,6 +167,65 @@ def test_a_table_that_is_made_while_it_runs(logical: Postgres, schema: str) -> N
         connection.execute(f"DROP PUBLICATION {schema}_publication".encode())
 
 
+@pytest.mark.parametrize(
+    ("mode", "first", "again"),
+    [
+        ("initial", ["r", "r", "c"], ["c"]),
+        ("no_data", ["c"], ["c"]),
+        ("never", ["c"], ["c"]),
+        ("when_needed", ["r", "r", "c"], ["c"]),
+        ("always", ["r", "r", "c"], ["r", "r", "r", "c"]),
+        ("initial_only", ["r", "r"], []),
+    ],
+)
+def test_modes_of_the_snapshot(logical: Postgres, mode: str, first: list[str], again: list[str]) -> None:
+    """At the first start, and at a later one."""
+    schema = f"mode_{mode}"
+    _run(logical, f"CREATE SCHEMA {schema}", f"CREATE TABLE {schema}.t (id int PRIMARY KEY)")
+    _run(logical, f"INSERT INTO {schema}.t VALUES (1), (2)")
+    capturing = _capturing(logical, schema, snapshot__mode=mode)
+    wait_for(lambda: capturing.poll() == 0, "that the rows are read")
+    _run(logical, f"INSERT INTO {schema}.t VALUES (3)")
+    assert [one["op"] for one in _envelopes(capturing, "t", len(first))] == first
+    capturing.restart()
+    wait_for(lambda: capturing.poll() == 0, "that the rows are read again")
+    _run(logical, f"INSERT INTO {schema}.t VALUES (4)")
+    assert [one["op"] for one in _envelopes(capturing, "t", len(first + again))] == first + again
+    capturing.task.stop()
+
+
+def test_a_snapshot_waits_for_transactions_that_run(logical: Postgres, schema: str) -> None:
+    """They may be in the log before the slot begins, and not be seen yet. Each row is read, or its change is."""
+    _run(logical, f"CREATE TABLE {schema}.t (id int PRIMARY KEY)", f"INSERT INTO {schema}.t VALUES (1)")
+    _run(logical, f"SELECT pg_create_logical_replication_slot('{schema}_slot', 'pgoutput')")
+    with connected(logical, autocommit=False) as connection:
+        connection.execute(f"INSERT INTO {schema}.t VALUES (2)".encode())
+        capturing = _capturing(logical, schema)
+        assert capturing.poll() == 0
+        assert capturing.poll() == 0, "it waits"
+        connection.commit()
+    _envelopes(capturing, "t", 2)
+    _run(logical, f"INSERT INTO {schema}.t VALUES (3)")
+    assert [(one["op"], one["after"]["id"]) for one in _envelopes(capturing, "t", 3)] == [("r", 1), ("r", 2), ("c", 3)]
+    capturing.task.stop()
+
+
+def test_a_table_that_is_added_later(logical: Postgres, schema: str) -> None:
+    """Its changes come from then on; its rows do not."""
+    _run(logical, f"CREATE TABLE {schema}.t (id int PRIMARY KEY)", f"INSERT INTO {schema}.t VALUES (1)")
+    _run(logical, f"CREATE TABLE {schema}.late (id int PRIMARY KEY)", f"INSERT INTO {schema}.late VALUES (1)")
+    first = _capturing(logical, schema, table__include__list=rf"{schema}\.t")
+    _envelopes(first, "t", 1)
+    first.task.stop()
+    later = properties(logical, schema, schema__include__list=schema, publication__autocreate__mode="filtered")
+    second = Capturing(later, first.offset)
+    wait_for(lambda: second.poll() == 0, "that it follows the log")
+    _run(logical, f"INSERT INTO {schema}.late VALUES (2)", f"INSERT INTO {schema}.t VALUES (2)")
+    assert [(one["op"], one["after"]["id"]) for one in _envelopes(second, "late", 1)] == [("c", 2)]
+    assert [(one["op"], one["after"]["id"]) for one in _envelopes(second, "t", 1)] == [("c", 2)]
+    second.task.stop()
+
+
 @pytest.mark.parametrize("changes", [60_000, pytest.param(1_000_000, marks=pytest.mark.exhaustive)])
 def test_a_huge_transaction(logical: Postgres, schema: str, changes: int) -> None:
     """It is divided, and resumed in its middle. What is held of it does not grow with it."""

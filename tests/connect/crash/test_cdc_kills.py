@@ -5,7 +5,9 @@ table, each change once.
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -70,21 +72,21 @@ class Capture:
             connection.execute("CREATE TABLE counters (id int PRIMARY KEY, version int NOT NULL)")
             connection.execute(f"INSERT INTO counters SELECT n, 0 FROM generate_series(1, {READ}) n".encode())
 
-    def change(self, number: int) -> None:
+    def change(self, number: int, size: int = SIZE) -> None:
         """Make a round of changes: a transaction of updates, one of new rows and deletes, one that is rolled back."""
         first = number * 2 * SIZE % READ
         with connected(self.postgres, autocommit=False) as connection:
             connection.execute(
-                f"UPDATE counters SET version = version + 1 WHERE id > {first} AND id <= {first + SIZE}".encode()
+                f"UPDATE counters SET version = version + 1 WHERE id > {first} AND id <= {first + size}".encode()
             )
             connection.commit()
             new = 10 * READ + number * SIZE
             connection.execute(
-                f"INSERT INTO counters SELECT n, 0 FROM generate_series({new}, {new + SIZE - 1}) n".encode()
+                f"INSERT INTO counters SELECT n, 0 FROM generate_series({new}, {new + size - 1}) n".encode()
             )
-            connection.execute(f"DELETE FROM counters WHERE id >= {new} AND id < {new + SIZE // 2}".encode())
+            connection.execute(f"DELETE FROM counters WHERE id >= {new} AND id < {new + size // 2}".encode())
             connection.commit()
-            connection.execute("UPDATE counters SET version = 1000")
+            connection.execute(f"UPDATE counters SET version = 1000 WHERE id <= {size}".encode())
             connection.rollback()
 
     def end(self) -> None:
@@ -109,10 +111,15 @@ def _written(path: Path, given: dict[str, str]) -> Path:
     return path
 
 
-def _struck(plan: CrashPlan, points: list[CrashPoint], driver: Program) -> None:
+def _struck(
+    plan: CrashPlan, points: list[CrashPoint], driver: Program, meanwhile: Callable[[], None] = lambda: None
+) -> None:
     def all_struck() -> bool:
         assert driver.process.poll() is None, driver.tail()
-        return all(map(plan.struck, points))
+        if all(map(plan.struck, points)):
+            return True
+        meanwhile()
+        return False
 
     wait_for(all_struck, driver.tail)
 
@@ -150,7 +157,8 @@ def test_each_change_once(kafka: Sandbox, tmp_path: Path, boundary: str, action:
                     wait_for(partial(_more_than, capture, READ + 10_000), driver.tail)
                     postgres.kill()
                     postgres.start()
-            _struck(plan, [*starting, *IN_CHANGES], driver)
+            more = count(ROUNDS)
+            _struck(plan, [*starting, *IN_CHANGES], driver, lambda: capture.change(next(more), 20))
             capture.end()
             wait_for(capture.ended, driver.tail)
             driver.process.send_signal(signal.SIGINT)

@@ -30,12 +30,16 @@ def test_days_are_those_of_the_calendar() -> None:
         ("{}", []),
         ('{1,NULL,"NULL"}', ["1", None, "NULL"]),
         (r'{"a\"b","c\\d","e,f","{g}",""}', ['a"b', r"c\d", "e,f", "{g}", ""]),
-        ("{{1,2},{3,4}}", [["1", "2"], ["3", "4"]]),
         ("[0:1]={1,2}", ["1", "2"]),
     ],
 )
 def test_arrays(text: str, items: list[object]) -> None:
     assert texts.items(text, str) == items
+
+
+def test_an_array_of_several_dimensions_is_refused() -> None:
+    with pytest.raises(ValueError, match="several dimensions"):
+        texts.items("{{1,2},{3,4}}", str)
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ class Changes:
         begin = self._begin
         assert begin is not None
         last = "null" if self._last_commit is None else f'"{self._last_commit}"'
-        return Origin(begin.commit_us, "false", f'[{last},"{lsn}"]', begin.xid, lsn)
+        return Origin(begin.commit_us, None, f'[{last},"{lsn}"]', begin.xid, lsn)
 
     def _block(self, table: Table) -> Struct | None:
         """Count a record, and return its place in the transaction."""

@@ -217,9 +217,8 @@ class PostgresCdcTask(SourceTask):
         reached(CaptureStep.LOG_OPENED, self._config["topic.prefix"])
         overlap = None
         if self._position.snapshot is not None:
-            oids = {one.title: one.oid for one in self._tables}
-            keys = {title: self._catalog.key(oid) for title, oid in oids.items()}
-            overlap = Overlap(self._connection, self._position.snapshot, keys)
+            tables = {one.title: one for one in self._tables}
+            overlap = Overlap(self._connection, self._position.snapshot, tables)
         self._changes = Changes(
             self._config, self._stream, self._position, self._maker, self._selection, self._records, overlap
         )

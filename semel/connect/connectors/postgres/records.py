@@ -20,7 +20,10 @@ _HEARTBEAT_KEY = Schema.struct({"serverName": Schema.string()}, name=f"{_COMMON}
 _HEARTBEAT = Schema.struct({"ts_ms": Schema.int64()}, name=f"{_COMMON}Heartbeat", version=1)
 _TRANSACTION_KEY = Schema.struct({"id": Schema.string()}, name=f"{_COMMON}TransactionMetadataKey", version=1)
 _COLLECTION = Schema.struct(
-    {"data_collection": Schema.string(), "event_count": Schema.int64()}, name="event.collection", version=1
+    {"data_collection": Schema.string(), "event_count": Schema.int64()},
+    name="event.collection",
+    version=1,
+    optional=True,
 )
 _TRANSACTION = Schema.struct(
     {
@@ -36,11 +39,14 @@ _TRANSACTION = Schema.struct(
 
 
 class Origin:
-    """Where a record comes from: the moment of its commit, its transaction, its places in the log."""
+    """Where a record comes from: the moment of its commit, its transaction, its places in the log.
+
+    A record of the log has no ``snapshot`` mark.
+    """
 
     __slots__ = ("cells", "moment_us")
 
-    def __init__(self, moment_us: int, snapshot: str, sequence: str, xid: int, lsn: int) -> None:
+    def __init__(self, moment_us: int, snapshot: str | None, sequence: str, xid: int, lsn: int) -> None:
         self.moment_us = moment_us
         self.cells = (snapshot, sequence, xid, lsn)
 

@@ -136,11 +136,15 @@ def _publish(connection: Connection[Any], name: str, tables: Sequence[tuple[str,
         return
     wanted = set(tables)
     if {(one.schema, one.name) for one in Catalog(connection).published(name)} != wanted:
-        _execute(connection, f'ALTER PUBLICATION "{name}" SET TABLE {listed.as_string(connection)}', name)
+        _execute(connection, f"ALTER PUBLICATION {_identifier(name)} SET TABLE {listed.as_string(connection)}", name)
 
 
 def _create(connection: Connection[Any], name: str, what: str) -> None:
-    _execute(connection, f'CREATE PUBLICATION "{name}"{what}', name)
+    _execute(connection, f"CREATE PUBLICATION {_identifier(name)}{what}", name)
+
+
+def _identifier(name: str) -> str:
+    return '"{}"'.format(name.replace('"', '""'))
 
 
 def _execute(connection: Connection[Any], statement: str, name: str) -> None:

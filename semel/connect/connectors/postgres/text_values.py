@@ -145,25 +145,18 @@ def _unescaped(text: str) -> str:
 
 
 def items(text: str, read: Callable[[str], Any], delimiter: str = ",") -> list[Any]:
-    """Return the items of an array; those of an array of arrays are lists."""
+    """Return the items of an array. Raise ``ValueError`` for one of several dimensions: no schema says it."""
     if text.startswith("["):  # its first index is not 1
         text = text[text.index("=") + 1 :]
-    made, end = _list(text, 1, read, delimiter)
-    if end != len(text):
-        raise ValueError(f"{text!r:.60} is no array")
-    return made
-
-
-def _list(text: str, at: int, read: Callable[[str], Any], delimiter: str) -> tuple[list[Any], int]:
-    """Return the items from a position on, and the position after their bracket."""
     made: list[Any] = []
     item: Any
+    at = 1
     while text[at] != "}":
         if text[at] == delimiter:
             at += 1
         if text[at] == "{":
-            item, at = _list(text, at + 1, read, delimiter)
-        elif text[at] == '"':
+            raise ValueError("an array of several dimensions has no schema in a record")
+        if text[at] == '"':
             end = at + 1
             while text[end] != '"':
                 end += 2 if text[end] == "\\" else 1
@@ -175,4 +168,4 @@ def _list(text: str, at: int, read: Callable[[str], Any], delimiter: str) -> tup
             word = text[at:end]
             item, at = None if word == "NULL" else read(_unescaped(word)), end
         made.append(item)
-    return made, at + 1
+    return made
