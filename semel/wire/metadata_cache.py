@@ -100,12 +100,14 @@ class MetadataCache(ABC):
         there = ((topic, index, topics[topic].partitions.get(index)) for topic, index in partitions)
         return {(topic, index): (row.leader, row.leader_epoch) for topic, index, row in there if row is not None}
 
-    def existing(self, names: Collection[str], deadline: Deadline | None = None) -> dict[str, Topic]:
-        """Return the topics of these names that exist now."""
-        if not names:
-            return {}
-        topics = self.refresh(names, deadline, may_miss=True).topics
-        return {name: topics[name] for name in names if name in topics}
+    def existing(
+        self, names: Collection[str], deadline: Deadline | None = None, *, max_age_ms: float = 0
+    ) -> dict[str, Topic]:
+        """Return the topics of these names that exist now, or did ``max_age_ms`` ago."""
+        known = self.known_topics(names)
+        if any(name not in known or known[name].age_ms >= max_age_ms for name in names):
+            known = self.refresh(names, deadline, may_miss=True).topics
+        return {name: known[name] for name in names if name in known}
 
     def refresh(
         self, names: Collection[str] | None, deadline: Deadline | None = None, *, may_miss: bool = False

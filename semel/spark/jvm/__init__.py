@@ -8,6 +8,7 @@
 ``context``          the SparkContext of this process, and its Java
 ``lineage``          the RDDs and columns that a DataFrame is made of
 ``plan_size``        how much a plan may give, by what Spark knows without running it
+``python_stage``     ``mapInArrow`` in few calls of Java
 ``values``           what they return, as plain values
 ``versions``         what differs between Spark's minor versions
 ===================  =================================================================================================

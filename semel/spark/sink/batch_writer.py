@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
@@ -25,6 +25,7 @@ from semel.records.codecs import Codec
 from semel.spark.job.proof import FORGOTTEN, STALE, Proof
 from semel.spark.job.run import cancel_jobs_after
 from semel.spark.jvm import lineage, plan_size, versions
+from semel.spark.jvm.python_stage import map_in_arrow
 from semel.spark.metrics.meter import TopicTotals
 from semel.spark.sink import write_stage
 from semel.spark.sink.columns import written_columns
@@ -123,7 +124,9 @@ def _write_once(
     with producer.transaction() as txn:
         tickets = txn.tickets(placement.shares, placement.topics, one_writer=len(placement.shares) == 1)
         with cancel_jobs_after(work.df.sparkSession, producer.timeout_ms - txn.age_ms, proof.tag):
-            receipts = write_stage.write(placement.df, placement.writing, tickets, options.properties)
+            receipts = write_stage.write(
+                placement.df, placement.columns, placement.writing, tickets, options.properties
+            )
         reached(SinkStep.JOB_DONE, str(work.number))
         proof.prove(receipts)
         if receipts:
@@ -159,7 +162,7 @@ def write_plain(outputs: OutputTopics, options: SinkOptions, work: BatchJob) -> 
     try:
         placement = _placed(outputs, options, work)
         tickets = non_transactional_tickets(placement.shares, placement.topics)
-        receipts = write_stage.write(placement.df, placement.writing, tickets, options.properties)
+        receipts = write_stage.write(placement.df, placement.columns, placement.writing, tickets, options.properties)
     except BaseException:
         outputs.forget()
         raise
@@ -186,18 +189,20 @@ class _Placement:
     """
 
     df: DataFrame
+    columns: Sequence[str]
     shares: list[list[TopicPartition]]
     topics: Mapping[str, TicketTopic]
     writing: WriteSettings
 
 
 def _placed(outputs: OutputTopics, options: SinkOptions, work: BatchJob) -> _Placement:
-    df, client = _only_written(work.df, options), outputs.client
+    (df, columns), client = _only_written(work.df, options), outputs.client
     # a batch job has taken its prefix over just now, and looked at the topics for that
     topics = outputs.describe(options.outputs, client.deadline(), max_age_ms=JUST_NOW_MS)
     one_task = _in_one_task(df, work, options.few_records)
     placement = _place(
         one_task if one_task is not None else df,
+        columns,
         client,
         topics,
         options,
@@ -227,14 +232,16 @@ def _in_one_task(df: DataFrame, work: BatchJob, most: int) -> DataFrame | None:
     return df.coalesce(1) if few and plan_size.chooses_columns(df) else None
 
 
-def _only_written(df: DataFrame, options: SinkOptions) -> DataFrame:
+def _only_written(df: DataFrame, options: SinkOptions) -> tuple[DataFrame, list[str]]:
+    """Return the rows with the columns that are written, and their names: each ``df.columns`` is two calls of Java."""
     written = written_columns(df.schema, options.topic, options.topics)
     # each plan that Spark makes costs a batch some milliseconds
-    return df if sorted(written) == sorted(df.schema.names) else df.select(*written)
+    return (df if sorted(written) == sorted(df.schema.names) else df.select(*written)), written
 
 
 def _place(
     df: DataFrame,
+    columns: Sequence[str],
     client: Client,
     topics: Mapping[str, TicketTopic],
     options: SinkOptions,
@@ -251,20 +258,20 @@ def _place(
     free = WriteSettings(topic, tuple(topics), turn=turn)
     every = [(name, index) for name in names for index in range(topics[name].partitions)]
     if one_task:
-        return _Placement(df, [every], topics, replace(free, keys=not any_partition))
+        return _Placement(df, columns, [every], topics, replace(free, keys=not any_partition))
     cores = df.sparkSession.sparkContext.defaultParallelism
     tasks = max(1, min(len(every), cores))
     shares = [every[task::tasks] for task in range(tasks)]
-    if topic is not None and "partition" not in df.columns:
+    if topic is not None and "partition" not in columns:
         # with fewer tasks than cores, what is computed before would lose some of them
-        if tasks == cores and not any_partition and "key" in df.columns and lineage.is_null_column(df, "key"):
-            df = df.drop("key")
-        if any_partition or "key" not in df.columns:
+        if tasks == cores and not any_partition and "key" in columns and lineage.is_null_column(df, "key"):
+            df, columns = df.drop("key"), [name for name in columns if name != "key"]
+        if any_partition or "key" not in columns:
             turned = shares[turn % tasks :] + shares[: turn % tasks]
-            return _Placement(df.coalesce(tasks), turned, topics, replace(free, turn=0))
+            return _Placement(df.coalesce(tasks), columns, turned, topics, replace(free, turn=0))
     first = dict(zip(names, accumulate((topics[name].partitions for name in names), initial=0), strict=False))
     codec, most = Codec.parse(client.config.compression_type), client.config.max_request_size
     encoder = Encoder(topic, topics, first, tasks, not any_partition, codec, most)
-    encoded = df.mapInArrow(SealedStage(*pack(encoder)), COLUMNS)
+    encoded = map_in_arrow(df, SealedStage(*pack(encoder)), COLUMNS, columns)
     shuffled = versions.current().repartition_by_slot(encoded, tasks, "slot")
-    return _Placement(shuffled, shares, topics, WriteSettings(None, tuple(topics), encoded=True))
+    return _Placement(shuffled, COLUMNS.names, shares, topics, WriteSettings(None, tuple(topics), encoded=True))

@@ -15,6 +15,7 @@ from pyspark.sql import types as t
 
 from semel.spark.job.run import receipts_of, spark_errors
 from semel.spark.job.task import participant_of, result_of
+from semel.spark.jvm.python_stage import map_in_arrow
 from semel.spark.sink.encode_stage import by_topic, gathered, unshuffled
 from semel.spark.task_result import COLUMN, decode_result, encode_result
 from semel.spark.version_guard import SealedWriting, pack
@@ -42,17 +43,21 @@ class WriteSettings:
 
 
 def write(
-    df: DataFrame, settings: WriteSettings, tickets: Sequence[Ticket], properties: Mapping[str, str]
+    df: DataFrame,
+    columns: Sequence[str],
+    settings: WriteSettings,
+    tickets: Sequence[Ticket],
+    properties: Mapping[str, str],
 ) -> list[Receipt]:
     """Run the job: Spark's partition ``i`` of ``df`` is written with ``tickets[i]``. Return the receipts of the tasks
-    that ran.
+    that ran. ``columns`` are all columns of ``df``.
 
     Raises the first error of ours that a task met (those that a stage before this one or the source raised are in
     Spark's text), or what Spark raises for the others.
     """
     task = partial(_write_task, tickets=list(tickets), properties=dict(properties), settings=settings)
     with spark_errors(runs_users_code=True):
-        answers = df.mapInArrow(SealedWriting(*pack(task)), _ANSWER).collect()
+        answers = map_in_arrow(df, SealedWriting(*pack(task)), _ANSWER, columns).collect()
     return receipts_of([decode_result(row[COLUMN]) for row in answers])
 
 

@@ -35,6 +35,7 @@ from semel.transaction.two_phase.producer import Mode
 from semel.wire.api.transactions import Identity
 from semel.wire.api.two_phase import init_unit
 from semel.wire.metadata import TopicPartition
+from semel.wire.metadata_cache import JUST_NOW_MS
 
 __all__ = ["BatchPlan", "Decision", "plan_job", "plan_stream"]
 
@@ -99,7 +100,7 @@ def plan_stream(options: WriterOptions, columns: tuple[str, ...]) -> BatchPlan:
     verdict = reconcile(planned, before, logged=logged, override=sink.override, prefix=sink.prefix)
     if isinstance(verdict, Mismatch):
         raise verdict.error()
-    ids = output_ids(client.existing(sink.outputs))
+    ids = output_ids(client.existing(sink.outputs, max_age_ms=JUST_NOW_MS))  # taking over has asked for them
     OutputCheck(before, sink.prefix, sink.progress_topic, sink.override).check(ids)
     write = isinstance(verdict, Run)
     if isinstance(verdict, Run) and verdict.overridden is not None:
@@ -122,7 +123,7 @@ def plan_job(options: WriterOptions, columns: tuple[str, ...]) -> BatchPlan:
     before = producer.take_over(sink.outputs)
     reached(WriterStep.TAKEN_OVER, str(options.version))
     done = before.batch if before is not None else None
-    version, ids = options.version, output_ids(client.existing(sink.outputs))
+    version, ids = options.version, output_ids(client.existing(sink.outputs, max_age_ms=JUST_NOW_MS))
     write = is_due(version, done, sink.prefix)
     if not write and version is not None:
         check_job_outputs(before, ids, sink.prefix, version)

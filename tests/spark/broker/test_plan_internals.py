@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pandas
 import pytest
-from py4j.java_gateway import GatewayClient
-from py4j.protocol import MEMORY_COMMAND_NAME
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.streaming.state import GroupStateTimeout
 
 from semel.spark.jvm import lineage, plan_size, status_store, streaming_query, versions
 from semel.spark.jvm.values import Plan, Statefulness
+from tests.spark.support.java_calls import calls_of_the_jvm
 from tests.spark.support.running_queries import answers, ended_jobs, execution, numbers, standing_in
 from tests.spark.support.spark_books import job_group
 
@@ -291,21 +288,6 @@ def test_a_column_that_the_plan_itself_makes_null(spark: SparkSession) -> None:
         return lineage.is_null_column(null, "key"), lineage.is_null_column(given, "key")
 
     assert answers(numbers(spark), judged)[1] == [(True, False)]
-
-
-@contextmanager
-def calls_of_the_jvm() -> Iterator[list[str]]:
-    """What this process asks its JVM, without what it lets go of."""
-    asked: list[str] = []
-    send = GatewayClient.send_command
-
-    def listening(client: GatewayClient, command: str, *args: Any, **named: Any) -> Any:
-        if not command.startswith(MEMORY_COMMAND_NAME):
-            asked.append(command)
-        return send(client, command, *args, **named)
-
-    with patch.object(GatewayClient, "send_command", listening):
-        yield asked
 
 
 def test_checkpoint_in_the_lineage_of_a_micro_batch(spark: SparkSession) -> None:
