@@ -9,7 +9,7 @@ import sqlalchemy
 
 from semel import Cluster
 from semel.database import Outbox
-from semel.errors import ConfigError, Unsupported
+from semel.errors import ConfigError
 
 CLUSTER = Cluster({"bootstrap.servers": "localhost:1"})
 
@@ -24,7 +24,7 @@ def test_numbers_of_a_session(name: str, number: Any) -> None:
 
 def test_one_transaction_of_two_clusters() -> None:
     producer: Any = CLUSTER.producer
-    with pytest.raises(Unsupported, match=r"SEMEL_NOT_YET.*Prepare one on each cluster"):
+    with pytest.raises(ConfigError, match=r"SEMEL_WRONG_VALUE.*an ordinary producer, whose commit decides"):
         producer("orders", two_phase=True, clusters=[CLUSTER])
 
 
