@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any, NamedTuple
 
 from model.requests import Request
-from semel.steps import OwnerStep
+from semel.steps import OwnerStep, Step
 
 __all__ = ["Done", "Goto", "Part", "Process", "Routine", "Routines", "Stop"]
 
@@ -72,6 +72,21 @@ class Routines:
                 self._known.clear()
             found = self._known[process] = self._run(process)
         return found
+
+    def advance(self, process: Process) -> tuple[Process | str, tuple[Any, ...]]:
+        """Return the process at its next request, or how it ended, and the steps that it passes on the way."""
+        steps: list[Step] = []
+        while True:
+            wanted = self.wants(process)
+            if isinstance(wanted, Step):
+                steps.append(wanted)
+                process = process.hears(None)
+            elif isinstance(wanted, Goto):
+                process = Process(wanted.routine, wanted.arguments)
+            elif isinstance(wanted, Done | Stop):
+                return wanted.what if isinstance(wanted, Done) else wanted.reason, tuple(steps)
+            else:
+                return process, tuple(steps)
 
     def _run(self, process: Process) -> Request | OwnerStep | Goto | Stop | Done:
         running = self._routines[process.routine](*process.arguments)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from model.broker import Wrong
 from model.faults import Move
-from model.process import Done, Goto, Process, Routines, Stop
+from model.process import Process, Routines
 from model.requests import ABORT, COMMIT
 from model.two_phase_owner import (
     LOST,
@@ -37,8 +37,7 @@ from model.two_phase_owner import (
     StillOpen,
     TwoPhaseOwner,
 )
-from model.world import DEAD, OFF, Start, When, owner_name
-from semel.steps import Step
+from model.world import DEAD, OFF, Start, When, is_due, owner_name
 
 __all__ = ["Prepares", "Trouble", "TwoPhase"]
 
@@ -196,29 +195,12 @@ class TwoPhase:
                 if isinstance(after, Wrong):
                     yield move, after
                     continue
-                process, steps = self._on(owner.hears(reply))
+                process, steps = self._routines.advance(owner.hears(reply))
                 following = after.with_owner(index, process)
                 yield move._replace(steps=steps), following.spend(fault) if fault is not None else following
             spared = self.setting.owners[index].when is When.LAST
             if world.left[Trouble.CRASH] and not spared:
                 yield Move(name, "crashes", fault=True), self._crashed(world, index)
-
-    def _on(self, process: Process) -> tuple[Process | str, tuple[Any, ...]]:
-        """Return the process at its next request, and the steps that it passes on the way."""
-        steps: list[Step] = []
-        while True:
-            wanted: Any = self._routines.wants(process)
-            if isinstance(wanted, Step):
-                steps.append(wanted)
-                process = process.hears(None)
-            elif isinstance(wanted, Goto):
-                process = Process(wanted.routine, wanted.arguments)
-            elif isinstance(wanted, Done):
-                return DONE, tuple(steps)
-            elif isinstance(wanted, Stop):
-                return wanted.reason, tuple(steps)
-            else:
-                return process, tuple(steps)
 
     def _crashed(self, world: Scene, index: int) -> Scene:
         world = world.spend(Trouble.CRASH).with_owner(index, DEAD)
@@ -232,15 +214,8 @@ class TwoPhase:
         for index, start in enumerate(self.setting.owners):
             if world.owners[index] != OFF:
                 continue
-            others = [owner for at, owner in enumerate(world.owners) if at != index]
-            due = {
-                When.ANY: True,
-                When.CRASHED: index > 0 and world.owners[index - 1] == DEAD,
-                When.LAST: all(isinstance(owner, str) for owner in others)
-                and (index == 0 or all(owner != OFF for owner in world.owners[:index])),
-            }
-            if due[start.when]:
-                process, steps = self._on(Process("recover", (index, 0)))
+            if is_due(start.when, world.owners, index):
+                process, steps = self._routines.advance(Process("recover", (index, 0)))
                 yield Move(owner_name(index), "is started", steps=steps), world.with_owner(index, process)
 
     # ---- what nobody waits for

@@ -6,10 +6,10 @@ A *setting* says what is explored: who starts when, how many rows there are, and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from model.broker import Broker, Kafka, Partition
 from model.mutations import Breaks
@@ -29,6 +29,7 @@ __all__ = [
     "When",
     "World",
     "first_world",
+    "is_due",
     "owner_name",
 ]
 
@@ -155,6 +156,16 @@ class Program:
             patience=setting.patience,
         )
         self.routines = Routines(query.routines())
+
+
+def is_due(when: When, owners: Sequence[Any], index: int) -> bool:
+    """Return whether an owner that has not been started may start now. Those that have ended are texts."""
+    if when is When.ANY:
+        return True
+    if when is When.CRASHED:
+        return index > 0 and owners[index - 1] == DEAD
+    others = [owner for at, owner in enumerate(owners) if at != index]
+    return all(isinstance(owner, str) for owner in others) and all(owner != OFF for owner in owners[:index])
 
 
 def first_world(setting: Setting) -> World:

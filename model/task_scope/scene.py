@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from model.broker import Wrong
 from model.faults import Move
-from model.process import Done, Goto, Process, Routines, Stop
+from model.process import Process, Routines
 from model.requests import ABORT, COMMIT
 from model.task_scope.roles import (
     ENDED,
@@ -41,8 +41,7 @@ from model.task_scope.roles import (
     WritePart,
 )
 from model.two_phase_owner import LOST
-from model.world import DEAD, OFF, Start, When, owner_name
-from semel.steps import Step
+from model.world import DEAD, OFF, Start, When, is_due, owner_name
 
 __all__ = ["TaskScope", "Tasks", "Trouble"]
 
@@ -222,27 +221,12 @@ class TaskScope:
             if isinstance(after, Wrong):
                 yield move, after
                 continue
-            following, steps = self._on(process.hears(reply))
+            following, steps = self._routines.advance(process.hears(reply))
             there = put(after, following)
             yield move._replace(steps=steps), there.spend(fault) if fault is not None else there
 
-    def _on(self, process: Process) -> tuple[Process | str, tuple[Any, ...]]:
-        """Return the process at its next request, and the steps that it passes on the way."""
-        steps: list[Step] = []
-        while True:
-            wanted: Any = self._routines.wants(process)
-            if isinstance(wanted, Step):
-                steps.append(wanted)
-                process = process.hears(None)
-            elif isinstance(wanted, Goto):
-                process = Process(wanted.routine, wanted.arguments)
-            elif isinstance(wanted, (Done, Stop)):
-                return DONE if isinstance(wanted, Done) else wanted.reason, tuple(steps)
-            else:
-                return process, tuple(steps)
-
     def _attempt(self, attempt: Attempt) -> Process | str:
-        return self._on(Process("attempt", (attempt,)))[0]
+        return self._routines.advance(Process("attempt", (attempt,)))[0]
 
     def _started(self, after: Any, index: int) -> Any:
         """Start the tasks of a run when its driver waits for them."""
@@ -259,15 +243,8 @@ class TaskScope:
         for index, start in enumerate(self.setting.drivers):
             if world.drivers[index] != OFF:
                 continue
-            others = [driver for at, driver in enumerate(world.drivers) if at != index]
-            due = {
-                When.ANY: True,
-                When.CRASHED: index > 0 and world.drivers[index - 1] == DEAD,
-                When.LAST: all(isinstance(driver, str) for driver in others)
-                and (index == 0 or all(driver != OFF for driver in world.drivers[:index])),
-            }
-            if due[start.when]:
-                process, steps = self._on(Process("plan", (index,)))
+            if is_due(start.when, world.drivers, index):
+                process, steps = self._routines.advance(Process("plan", (index,)))
                 yield Move(owner_name(index), "is started", steps=steps), world.with_driver(process, index)
 
     # ---- Spark
