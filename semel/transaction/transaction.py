@@ -59,7 +59,7 @@ class Transaction:
         self._sent_offsets: dict[str, Mapping[TopicPartition, int]] = {}
         self._enlisted = Enlisted(own)
         self._looked = 0.0
-        self._done = False
+        self._done = self._deciding = False
         own.begin()
         reached(OwnerStep.BEGUN, own.transactional_id)
 
@@ -84,8 +84,6 @@ class Transaction:
         """The age of this transaction, in milliseconds."""
         return self._own.age_ms
 
-    # ---- writing
-
     @synchronized
     def tickets(
         self,
@@ -94,10 +92,8 @@ class Transaction:
         *,
         one_writer: bool = False,
     ) -> list[Ticket]:
-        """Return one ticket for each share of partitions. All partitions are added to the transaction in one request,
-        before a participant can write.
-
-        With ``one_writer``, the brokers add each partition with its first rows (KIP-890), and only those get a marker.
+        """Return one ticket for each share of partitions. One request adds all partitions, before any row. With
+        ``one_writer``, the brokers add each partition with its first rows (KIP-890), and only those get a marker.
         Several writers at once would wait for each other: the coordinator adds for one request at a time.
 
         ``topics`` are those that the shares were made from; the others are read now. The first known facts about a
@@ -239,6 +235,8 @@ class Transaction:
         except BaseException as error:
             if self._own.states.now is State.OPEN:
                 self._abort_after(error)
+            elif isinstance(error, Fenced) and not self._deciding:
+                self._enlisted.give_up()
             self._done = True
             raise
 
@@ -266,7 +264,7 @@ class Transaction:
         self._positions.check_written(written, self._partitions.leaders)
         self._enlisted.check(self._own.deadline())
         identity = self._own.identity
-        self._done = True
+        self._done = self._deciding = True
         last = {partition: wrote.last for partition, wrote in {**self._tickets.wrote, **written}.items()}
         committed = False
         try:
@@ -298,6 +296,7 @@ class Transaction:
         self._done = True
         if not self._partitions.asked:  # the coordinator has never heard of it
             self._own.states.move(Event.NOTHING)
+            self._enlisted.give_up()
             return
         identity = self._own.identity
         if not end_txn.abort(self._own):

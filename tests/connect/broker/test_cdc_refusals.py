@@ -146,7 +146,8 @@ def test_a_key_that_the_replica_identity_hides(logical: Postgres, table: str) ->
         f"CREATE UNIQUE INDEX {table}_other ON {table} (other)",
         f"ALTER TABLE {table} REPLICA IDENTITY USING INDEX {table}_other",
     )
-    capturing = Capturing(_config(logical, table))
+    capturing = Capturing(_config(logical, table, snapshot__mode="no_data"))
+    _run(logical, f"INSERT INTO {table} VALUES (5, 'five', 5)")
     _values(capturing, 1)
     _run(logical, f"DELETE FROM {table}")
 

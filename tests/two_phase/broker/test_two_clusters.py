@@ -115,6 +115,29 @@ def test_a_successor_aborts_what_was_not_decided_and_fences_the_one_that_wakes(p
     assert pair.rows(topic) == (0, 0)
 
 
+def test_an_abort_without_rows_of_its_own_ends_what_was_enlisted(pair: Pair) -> None:
+    topic = pair.topic("enlisted-only")
+    a, b = pair.open()
+    with a, b, a.producer("enlisted-only", clusters=[b]) as owner:
+        txn = owner.transaction()
+        txn.enlist([prepared_on(b, "enlisted-only", topic)])
+        txn.abort()
+        assert not pair.is_open_on_b("enlisted-only")
+
+
+def test_one_that_wakes_behind_its_successor_ends_what_it_enlists(pair: Pair) -> None:
+    topic = pair.topic("wakes")
+    a, b = pair.open()
+    with a, b, a.producer("wakes", clusters=[b]) as owner, a.producer("wakes", clusters=[b]) as successor:
+        txn = owner.transaction()
+        txn.send(topic, ROWS)
+        successor.take_over([topic])
+        txn.enlist([prepared_on(b, "wakes", topic)])
+        with pytest.raises(Fenced):
+            txn.commit()
+        assert not pair.is_open_on_b("wakes")
+
+
 def test_wrong_ones_are_refused_before_the_decision(pair: Pair) -> None:
     topic = pair.topic("refused")
     a, b = pair.open()

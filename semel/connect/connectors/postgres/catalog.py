@@ -107,6 +107,11 @@ class Catalog:
         row = self._connection.execute(_KEYS, [oid]).fetchone()
         return list(row[1]) if row else []
 
+    def identity_hides_key(self, table: PublishedTable) -> bool:
+        """Return whether the replica identity is an index that lacks a column of the primary key."""
+        keys = [set(columns) for _, columns in self._connection.execute(_KEYS, [table.oid]).fetchall()]
+        return table.identity == "i" and len(keys) > 1 and not keys[0] <= keys[1]
+
     def published(self, publication: str) -> list[PublishedTable]:
         """Return the tables of a publication, by their names."""
         statement = _PUBLISHED if self._connection.info.server_version >= 150_000 else _PUBLISHED_WHOLE

@@ -65,8 +65,10 @@ class Changes:
 
     @property
     def in_transaction(self) -> bool:
-        """True between the begin and the commit of a transaction."""
-        return self._begin is not None
+        """True between the begin and the commit of a transaction, also of one that was resumed and did not come yet:
+        the server may say how far it is while it still decodes that one.
+        """
+        return self._begin is not None or self._resumed.transaction > 0
 
     def poll(self, wait_s: float) -> list[SourceRecord]:
         """Return the next records; none if nothing came within this time."""

@@ -28,6 +28,7 @@ _FORMS = {
     "lc_monetary": "C",
     "idle_in_transaction_session_timeout": "0",
     "statement_timeout": "0",
+    "row_security": "off",  # a policy would hide rows silently: PostgreSQL refuses to read then
 }
 _CONNECT_S = 30
 _TLS = {

@@ -17,11 +17,14 @@ from semel.connect.connectors.postgres.records import Origin, RecordMaker
 from semel.connect.connectors.postgres.replication import LogStream
 from semel.connect.connectors.postgres.selection import Selection
 from semel.connect.connectors.postgres.server import (
+    check_identities,
     check_rights,
     check_server,
     check_slot,
     create_slot,
     find_slot,
+    has_publication,
+    missing_publication,
     prepare_publication,
     published_tables,
     warn_of_keyless,
@@ -104,6 +107,7 @@ class PostgresCdcTask(SourceTask):
         self._maker = TableMaker(config, self._catalog, self._selection)
         self._records = RecordMaker(config, self._partition)
         check_server(self._connection)
+        self._published = has_publication(self._connection, config["publication.name"])
         prepare_publication(self._connection, config, self._selection)
         reached(CaptureStep.PUBLICATION_READY, config["topic.prefix"])
         check_rights(self._connection, published_tables(self._connection, config, self._selection))
@@ -116,6 +120,7 @@ class PostgresCdcTask(SourceTask):
         self._slot_until: float | None = None
         self._beat = time.monotonic()
         if self._snapshot_due():
+            check_identities(self._connection, self._tables)
             self._snapshot = SnapshotReader(self._address, self._maker, self._tables, self._position.snapshot)
             reached(CaptureStep.SNAPSHOT_BEGAN, config["topic.prefix"])
 
@@ -127,11 +132,15 @@ class PostgresCdcTask(SourceTask):
         if offset is not None:
             position = Position.of(offset)
             try:
+                if not self._published:
+                    raise missing_publication(self._config["publication.name"], position.lsn)
                 check_slot(self._connection, name, slot, position.lsn)
             except DataLoss:
                 if mode != "when_needed":
                     raise
-                log.warning("slot %s does not hold the log since the last commit: all rows are read again", name)
+                log.warning(
+                    "slot %s or its publication lacks changes since the last commit: all rows are read again", name
+                )
                 self._fresh = True
             else:
                 return position

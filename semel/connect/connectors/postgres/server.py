@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Slot",
+    "check_identities",
     "check_rights",
     "check_server",
     "check_slot",
     "create_slot",
     "find_slot",
+    "has_publication",
+    "missing_publication",
     "prepare_publication",
     "published_tables",
     "warn_of_keyless",
@@ -35,6 +38,10 @@ _OLDEST = 130_000
 _SLOT = """
     SELECT plugin::text, database::text, active_pid, (confirmed_flush_lsn - '0/0')::int8, wal_status::text
     FROM pg_replication_slots WHERE slot_name = %s
+"""
+_LEAVES = """
+    SELECT n.nspname::text, c.relname::text FROM pg_partition_tree(%s::regclass) t
+    JOIN pg_class c ON c.oid = t.relid JOIN pg_namespace n ON n.oid = c.relnamespace WHERE t.isleaf
 """
 _ALL_TABLES = """
     SELECT n.nspname::text, c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -84,25 +91,56 @@ def prepare_publication(connection: Connection[Any], config: Mapping[str, Any], 
     Raises :class:`ConfigError` for a publication that is missing, or that this login may not make.
     """
     name, mode = config["publication.name"], config["publication.autocreate.mode"]
-    there = connection.execute("SELECT 1 FROM pg_publication WHERE pubname = %s", [name]).fetchone()
-    if there is None and mode == "disabled":
+    exists = has_publication(connection, name)
+    if not exists and mode == "disabled":
         raise ConfigError(
             f"there is no publication {name}, and publication.autocreate.mode=disabled. {NOTHING} Run: CREATE"
             f" PUBLICATION {name} FOR TABLE …",
             tag="PUBLICATION",
         )
     if mode == "filtered":
-        _publish(connection, name, _selected(connection, selection), exists=there is not None)
-    elif there is None:
+        _publish(connection, name, _selected(connection, selection), exists=exists)
+    elif not exists:
         _create(connection, name, "" if mode == "no_tables" else " FOR ALL TABLES")
+
+
+def has_publication(connection: Connection[Any], name: str) -> bool:
+    """Return whether there is a publication of this name."""
+    return connection.execute("SELECT 1 FROM pg_publication WHERE pubname = %s", [name]).fetchone() is not None
 
 
 def published_tables(
     connection: Connection[Any], config: Mapping[str, Any], selection: Selection
 ) -> list[PublishedTable]:
-    """Return the tables that are captured now."""
+    """Return the tables that are captured now. Raises :class:`ConfigError` for a partitioned one of which changes would
+    come by the names of partitions that are not captured.
+    """
     name = config["publication.name"]
-    return [one for one in Catalog(connection).published(name) if selection.has_table(one.schema, one.name)]
+    published = Catalog(connection).published(name)
+    names = {(one.schema, one.name) for one in published}
+    for schema, table in _selected(connection, selection):
+        if (schema, table) not in names and _is_partitioned(connection, schema, table):
+            leaves = connection.execute(_LEAVES, [f"{_identifier(schema)}.{_identifier(table)}"]).fetchall()
+            if not all(selection.has_table(*leaf) for leaf in leaves):
+                raise ConfigError(
+                    f"table {schema}.{table} is partitioned, and publication {name} has its changes by the names of its"
+                    f" partitions. {NOTHING} Capture the partitions too, or run: ALTER PUBLICATION {name} SET"
+                    " (publish_via_partition_root = true)",
+                    tag="PUBLICATION",
+                )
+    captured = [one for one in published if selection.has_table(one.schema, one.name)]
+    if not captured:
+        log.warning("publication %s has no table that is captured: nothing arrives until it has one", name)
+    return captured
+
+
+def _is_partitioned(connection: Connection[Any], schema: str, table: str) -> bool:
+    row = connection.execute(
+        "SELECT relkind = 'p' FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace"
+        " WHERE nspname = %s AND relname = %s",
+        [schema, table],
+    ).fetchone()
+    return bool(row and row[0])
 
 
 def warn_of_keyless(connection: Connection[Any], tables: Sequence[PublishedTable]) -> None:
@@ -114,6 +152,18 @@ def warn_of_keyless(connection: Connection[Any], tables: Sequence[PublishedTable
             " other replica identity. Give them one: ALTER TABLE … REPLICA IDENTITY FULL",
             ", ".join(keyless[:10]),
         )
+
+
+def check_identities(connection: Connection[Any], tables: Sequence[PublishedTable]) -> None:
+    """Raise :class:`ConfigError` for a table whose deletes could not be compared with the rows of a snapshot."""
+    for table in tables:
+        if Catalog(connection).identity_hides_key(table):
+            raise ConfigError(
+                f"the replica identity of table {table.title} is an index without its whole primary key, by which a"
+                f" snapshot reads. {NOTHING} Run: ALTER TABLE {table.title} REPLICA IDENTITY FULL. Or use"
+                " snapshot.mode=no_data.",
+                tag="REPLICA_IDENTITY",
+            )
 
 
 def _selected(connection: Connection[Any], selection: Selection) -> list[tuple[str, str]]:
@@ -134,9 +184,12 @@ def _publish(connection: Connection[Any], name: str, tables: Sequence[tuple[str,
     if not exists:
         _create(connection, name, sql.SQL(" FOR TABLE {}").format(listed).as_string(connection))
         return
-    wanted = set(tables)
-    if {(one.schema, one.name) for one in Catalog(connection).published(name)} != wanted:
-        _execute(connection, f"ALTER PUBLICATION {_identifier(name)} SET TABLE {listed.as_string(connection)}", name)
+    published = {(one.schema, one.name) for one in Catalog(connection).published(name)}
+    # none is taken away: another connector may read this publication, and would miss changes silently
+    for schema, table in tables:
+        if (schema, table) not in published and not _is_partitioned(connection, schema, table):
+            added = sql.Identifier(schema, table).as_string(connection)
+            _execute(connection, f"ALTER PUBLICATION {_identifier(name)} ADD TABLE {added}", name)
 
 
 def _create(connection: Connection[Any], name: str, what: str) -> None:
@@ -228,6 +281,11 @@ def check_slot(connection: Connection[Any], name: str, slot: Slot | None, lsn: i
     (end,) = _row(connection, "SELECT (pg_current_wal_insert_lsn() - '0/0')::int8")
     if end < lsn:
         raise _missing(f"the log of this server ends at {lsn_text(end)}, and this connector had read up to {at}")
+
+
+def missing_publication(name: str, lsn: int) -> DataLoss:
+    """Return the error for a publication that is gone: changes that were made without it are in no log."""
+    return _missing(f"publication {name} is gone, and this connector had read up to {lsn_text(lsn)}")
 
 
 def _missing(what: str) -> DataLoss:

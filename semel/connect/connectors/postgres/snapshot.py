@@ -10,7 +10,9 @@ other sessions do not see yet, would be in neither.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,12 +21,20 @@ from semel.connect.connectors.postgres.connection import Address
 from semel.connect.connectors.postgres.pgoutput import Cell
 from semel.connect.connectors.postgres.position import Session, SnapshotState
 from semel.connect.connectors.postgres.tables import Table, TableMaker
+from semel.errors import Retriable
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
 __all__ = ["Rows", "SnapshotReader"]
 
+_OID = """
+    SELECT c.oid::int8 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = %s AND c.relname = %s
+"""
+#: How long the server may take to write its log to disk: by itself it does every 15 s at the latest.
+_FLUSH_S = 60.0
+_LOOK_S = 0.05
 _FIRST, _FIRST_OF_TABLE, _LAST_OF_TABLE, _LAST = (
     "first",
     "first_in_data_collection",
@@ -48,6 +58,7 @@ class SnapshotReader:
         self, address: Address, maker: TableMaker, tables: Sequence[PublishedTable], state: SnapshotState | None
     ) -> None:
         self._maker = maker
+        self._address = address
         self._connection: Connection[Any] = address.open()
         self._catalog = Catalog(self._connection)
         names = tuple(one.title for one in tables) if state is None else state.tables
@@ -104,9 +115,42 @@ class SnapshotReader:
         if set(filter(None, seen.split(":")[2].split(","))) & set(self._running.split(",")):
             self._connection.execute("ROLLBACK")
             return False
+        for table in (self._tables[name] for name in self._left):
+            self._check_same(table)
         lsn = int(self._one("SELECT (pg_current_wal_insert_lsn() - '0/0')::int8"))
+        self._await_flushed(lsn)
         self._state = SnapshotState(self._names, (*self._before, Session(seen, lsn)), self._at)
         return True
+
+    def _check_same(self, table: PublishedTable) -> None:
+        """Raise :class:`Retriable` if a table was dropped and made again before it was locked: it has other columns."""
+        row = self._connection.execute(_OID, [table.schema, table.name]).fetchone()
+        if row is None or row[0] != table.oid:
+            raise Retriable(
+                f"table {table.title} was made again while its snapshot began. Nothing of it was read. The task starts"
+                " again.",
+                tag="DATABASE",
+            )
+
+    def _await_flushed(self, lsn: int) -> None:
+        """Wait until what this session has seen is on the server's disk. If the server died before, it would give the
+        numbers of those transactions to others, and their changes would be passed over.
+        """
+        from psycopg import Error
+
+        with closing(self._address.open()) as connection, suppress(Error):
+            # a commit that is flushed flushes all before it; where the login may not, the server does it in seconds
+            connection.execute("SET synchronous_commit = on")
+            connection.execute("SELECT pg_logical_emit_message(true, 'semel', '')")
+        deadline = time.monotonic() + _FLUSH_S
+        while int(self._one("SELECT (pg_current_wal_flush_lsn() - '0/0')::int8")) < lsn:
+            if time.monotonic() > deadline:
+                raise Retriable(
+                    f"PostgreSQL has not written its log to disk within {_FLUSH_S:.0f} s. Nothing was read. The task"
+                    " starts again.",
+                    tag="DATABASE",
+                )
+            time.sleep(_LOOK_S)
 
     def _read(self, count: int) -> Rows | None:
         assert self._state is not None
@@ -161,7 +205,8 @@ class _TableCursor:
         relation = catalog.relation(published)
         self.title, self.table = published.title, maker.table(relation)
         names = [one.name for one in relation.columns]
-        self._order = [name for name in catalog.key(published.oid) if name in names]
+        key = catalog.key(published.oid)
+        self._order = key if set(key) <= set(names) else []  # resumed by a whole key alone
         self._places = [names.index(name) for name in self._order]
         self.is_first = after is None
         self._ahead: list[list[Cell]] = []

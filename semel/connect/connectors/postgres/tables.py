@@ -180,7 +180,7 @@ class TableMaker:
             relation.identity,
             shown,
             key,
-            tuple(kinds[name].place for name in order if name in kinds),
+            tuple(kinds[name].place for name in order) if set(order) <= kinds.keys() else (),
             tuple(one for one in kinds.values() if not one.optional),
             tuple(hidden),
             Schema(Type.STRUCT, name=f"{full}.Key", fields=_fields(key)) if key else None,
