@@ -21,6 +21,7 @@ from pyspark.sql import functions as f
 from semel.errors import ConfigError, Retriable, SemelError, Unsupported
 from semel.sandbox import Sandbox
 from semel.spark import KafkaSink
+from semel.spark.jvm.application import application_of
 from tests.spark.support.copy_query import Line
 from tests.spark.support.topics_and_drivers import create, everything, produce, unique, values
 
@@ -221,13 +222,19 @@ def changed(spark: SparkSession) -> Iterator[Any]:
     conf: Any = spark.sparkContext._conf
     names: list[str] = []
 
+    def forget() -> None:
+        """What an application was started with is asked for once."""
+        vars(application_of(spark.sparkContext)).pop("conf", None)
+
     def put(name: str, value: str) -> None:
         names.append(name)
         conf._jconf.set(name, value)
+        forget()
 
     yield put
     for name in names:
         conf._jconf.remove(name)
+    forget()
 
 
 @pytest.mark.parametrize(
