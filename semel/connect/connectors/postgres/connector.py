@@ -23,7 +23,6 @@ from semel.connect.connectors.postgres.server import (
     check_slot,
     create_slot,
     find_slot,
-    has_publication,
     missing_publication,
     prepare_publication,
     published_tables,
@@ -107,8 +106,7 @@ class PostgresCdcTask(SourceTask):
         self._maker = TableMaker(config, self._catalog, self._selection)
         self._records = RecordMaker(config, self._partition)
         check_server(self._connection)
-        self._published = has_publication(self._connection, config["publication.name"])
-        prepare_publication(self._connection, config, self._selection)
+        self._published = prepare_publication(self._connection, config, self._selection)
         reached(CaptureStep.PUBLICATION_READY, config["topic.prefix"])
         check_rights(self._connection, published_tables(self._connection, config, self._selection))
         self._position = self._resumed(context.offset(self._partition))

@@ -25,7 +25,6 @@ __all__ = [
     "check_slot",
     "create_slot",
     "find_slot",
-    "has_publication",
     "missing_publication",
     "prepare_publication",
     "published_tables",
@@ -85,13 +84,13 @@ def check_server(connection: Connection[Any]) -> None:
         )
 
 
-def prepare_publication(connection: Connection[Any], config: Mapping[str, Any], selection: Selection) -> None:
-    """Make the publication, or give it the tables, as the settings say.
+def prepare_publication(connection: Connection[Any], config: Mapping[str, Any], selection: Selection) -> bool:
+    """Make the publication, or give it the tables, as the settings say. Return whether it was there.
 
     Raises :class:`ConfigError` for a publication that is missing, or that this login may not make.
     """
     name, mode = config["publication.name"], config["publication.autocreate.mode"]
-    exists = has_publication(connection, name)
+    exists = connection.execute("SELECT 1 FROM pg_publication WHERE pubname = %s", [name]).fetchone() is not None
     if not exists and mode == "disabled":
         raise ConfigError(
             f"there is no publication {name}, and publication.autocreate.mode=disabled. {NOTHING} Run: CREATE"
@@ -102,11 +101,7 @@ def prepare_publication(connection: Connection[Any], config: Mapping[str, Any], 
         _publish(connection, name, _selected(connection, selection), exists=exists)
     elif not exists:
         _create(connection, name, "" if mode == "no_tables" else " FOR ALL TABLES")
-
-
-def has_publication(connection: Connection[Any], name: str) -> bool:
-    """Return whether there is a publication of this name."""
-    return connection.execute("SELECT 1 FROM pg_publication WHERE pubname = %s", [name]).fetchone() is not None
+    return exists
 
 
 def published_tables(
