@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from semel.streams.worker.task import Task
 from tests.streams.oracle.cases import Case
 from tests.streams.oracle.topologies import build
 
-__all__ = ["BAD", "FILE", "SECOND", "TABLES", "driven", "judged", "kept", "shown", "text"]
+__all__ = ["BAD", "FILE", "SECOND", "TABLES", "differing", "driven", "judged", "kept", "shown", "text"]
 
 FILE = Path(__file__).parent / "answers.jsonl.xz"
 SECOND = Path(__file__).parent / "second.jsonl.xz"
@@ -137,3 +138,13 @@ def shown(record: Record) -> list[Any]:
 
 def text(data: bytes | None) -> str | None:
     return None if data is None else data.decode("latin-1")
+
+
+def differing(cases: Sequence[Case], seeds: range, most: int) -> set[int]:
+    """Return the cases that have another answer, with records in batches of up to ``most``."""
+    found = set()
+    for seed in seeds:
+        draw = random.Random(seed)
+        if driven(cases[seed], [draw.randint(1, most) for _ in range(8)]) != judged(cases[seed]):
+            found.add(seed)
+    return found
