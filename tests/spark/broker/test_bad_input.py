@@ -220,20 +220,24 @@ def test_progress_topic_of_the_wrong_kind(kafka: Sandbox, topic: str, rows: Data
 def changed(spark: SparkSession) -> Iterator[Any]:
     """Settings of the application, as if it had been started with them."""
     conf: Any = spark.sparkContext._conf
-    names: list[str] = []
+    before: dict[str, str | None] = {}
 
     def forget() -> None:
         """What an application was started with is asked for once."""
         vars(application_of(spark.sparkContext)).pop("conf", None)
 
     def put(name: str, value: str) -> None:
-        names.append(name)
+        before.setdefault(name, conf.get(name))
         conf._jconf.set(name, value)
         forget()
 
     yield put
-    for name in names:
-        conf._jconf.remove(name)
+    for name, value in before.items():
+        # the application is shared: what it was started with is what other files find
+        if value is None:
+            conf._jconf.remove(name)
+        else:
+            conf._jconf.set(name, value)
     forget()
 
 
