@@ -14,11 +14,9 @@ from confluent_kafka.admin import AdminClient
 import semel
 from semel.config import ClientConfig
 from semel.errors import ConfigError, Fenced
-from semel.steps import OwnerStep, SessionStep, Step
+from semel.steps import OwnerStep, Step
 from semel.testing.history import assert_exactly_once
 from semel.testing.records import read
-from semel.wire.api import membership
-from semel.wire.client import Client
 from semel.wire.consumer_protocol import ASSIGNORS, ConsumerProtocol
 from semel.wire.group_member import GroupMember
 from tests.support.topics import create
@@ -203,39 +201,6 @@ def test_a_member_that_was_thrown_out_commits_nothing(servers: str, caplog: pyte
             assert not slow.commit()
     assert_exactly_once(servers, target, source=source, id="json:$.id", timeout=60)
     assert "max.poll.interval.ms is 1000: the group continues without this member. Nothing of these rows" in caplog.text
-
-
-@pytest.mark.parametrize("control", [False, True])
-def test_rows_that_were_made_of_none_are_fenced_by_the_group(
-    servers: str, monkeypatch: pytest.MonkeyPatch, control: bool
-) -> None:
-    """Its member is removed from the group after it has looked whether it still is one. In the control no offset goes
-    with the rows, and nothing fences them.
-    """
-    name = f"of-none-{control}"
-    source, target = create(servers, f"{name}-in", PARTITIONS), create(servers, f"{name}-out", PARTITIONS)
-    fill(servers, source, range(10))
-
-    def remove(passed: Step, _: str) -> None:
-        if passed is SessionStep.COMMITTING:
-            monkeypatch.setattr(semel.steps, "_observer", None)
-            member = session._member.generation
-            assert member is not None
-            with Client(ClientConfig.parse({"bootstrap.servers": servers})) as client:
-                membership.leave(client, name, member.member)
-
-    with (
-        semel.Cluster({"bootstrap.servers": servers}) as cluster,
-        cluster.session(name, group=name, topics=[source]) as session,
-    ):
-        while stands(servers, name, source) < 10:
-            session.poll(1)
-            session.commit()
-        session.send(target, pa.table({"value": [b"1"]}))
-        if control:
-            monkeypatch.setattr(type(session), "_read", property(lambda _: {}))
-        monkeypatch.setattr(semel.steps, "_observer", remove)
-        assert session.commit() is control
 
 
 def test_the_same_instance_id_twice_fences_the_first(servers: str) -> None:
