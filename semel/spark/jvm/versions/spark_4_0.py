@@ -1,5 +1,5 @@
-"""Spark 4.0: classes lie in other packages, ``repartitionById`` is missing, a stream's writer is handed rows, and nobody
-validates that each store of state was committed.
+"""Spark 4.0: classes lie in other packages, ``repartitionById`` is missing, a stream's writer is handed rows, and
+nobody validates that each store of state was committed.
 
 Spark sends a row to the task that its hash names, Murmur3 modulo the number of tasks. So each task has a number whose
 hash leads to it, and rows are repartitioned by it. A given number of tasks is kept, whatever adaptive execution does.
