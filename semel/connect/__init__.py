@@ -7,6 +7,7 @@ far it got, in one Kafka transaction.
 ``api``                  what the author of a connector imports
 ``settings``             a worker's file, and a connector's properties, each problem at its setting
 ``plugins``              classes of connectors and converters, by Python's names and by Kafka Connect's
+``own_classes``          classes of the user's own, by their Python names or by entry points
 ``worker``               the driver: checks the cluster, joins the group, and leads it or stands by
 ``herder``               what can be done with connectors, and what runs of it
 ``rest``                 Kafka Connect's REST interface, and the page for browsers, whose files are in ``web``
@@ -36,9 +37,13 @@ from semel.connect.api import (
     TransactionContext,
     arrow_field,
 )
+from semel.connect.transforms import Data, Predicate, Record, Transform
 
 __all__ = [
+    "Data",
     "Field",
+    "Predicate",
+    "Record",
     "Schema",
     "Setting",
     "SourceBatch",
@@ -48,5 +53,6 @@ __all__ = [
     "Struct",
     "TaskContext",
     "TransactionContext",
+    "Transform",
     "arrow_field",
 ]
