@@ -8,7 +8,7 @@ not nullable is not optional. What Arrow has no word for is in the field's metad
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ from semel.serdes.schemas.schema import DATE, DECIMAL, TIME, TIMESTAMP, Field, S
 from semel.serdes.schemas.struct import Struct, checked
 from semel.serdes.unfit import MixedTypes, WrongType
 
-__all__ = ["arrow_field", "default_of", "filled", "replaced", "schema_of", "values_of"]
+__all__ = ["array_of", "arrow_field", "default_of", "filled", "replaced", "schema_of", "values_of"]
 
 _DEFAULT = b"connect.default"
 _PLAIN: dict[Any, Type] = {
@@ -143,6 +143,11 @@ def default_of(field: pa.Field) -> Any:
         return None
     schema = schema_of(field)
     return pa.scalar(_plain(checked(schema, schema.default)), field.type)
+
+
+def array_of(values: Sequence[Any], field: pa.Field) -> Any:
+    """Return checked values as a column of the field that stands for their schema."""
+    return pa.array([_plain(one) for one in values], field.type)
 
 
 def values_of(column: Any, schema: Schema) -> list[Any]:
