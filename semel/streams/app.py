@@ -14,7 +14,7 @@ from semel.streams.handlers import handlers_of
 from semel.streams.metrics import WorkerCounts
 from semel.streams.settings import Settings, is_caching
 from semel.streams.state.state_store import StoreSpec
-from semel.streams.topology.topology import Node, Source, Topology, check_topic
+from semel.streams.topology.topology import EXTRACTORS, Extractor, Node, Source, Topology, check_extractor, check_topic
 
 __all__ = ["App"]
 
@@ -37,6 +37,7 @@ class App:
         self.properties = dict(properties)
         self.topology.caching = is_caching(properties)
         self.topology.handlers = handlers_of(properties)
+        self.topology.extractor = check_extractor(properties.get("default.timestamp.extractor")) or EXTRACTORS[0]
         #: What its worker has done in this process.
         self.counts = WorkerCounts()
         self._stop = threading.Event()
@@ -51,34 +52,55 @@ class App:
         """Its properties, checked."""
         return Settings.parse(self.properties)
 
-    def stream(self, topic: str | Sequence[str], *, key: Serde = "bytes", value: Serde = "bytes") -> Stream:
-        """Return the stream of a topic's records, or of several topics. Two streams of one topic share their source."""
+    def stream(
+        self,
+        topic: str | Sequence[str],
+        *,
+        key: Serde = "bytes",
+        value: Serde = "bytes",
+        timestamp_extractor: Extractor | None = None,
+    ) -> Stream:
+        """Return the stream of a topic's records, or of several topics. Two streams of one topic share their source.
+
+        ``timestamp_extractor`` is a class of Kafka Streams by its name, or a function of a record and the highest time
+        of its partition so far, which returns milliseconds; a record with less than 0 is dropped.
+        """
         name = self.topology.name("KSTREAM-SOURCE-")
         if not isinstance(topic, str):
-            return self._merged(name, topic, key, value)
-        _check(topic, key, value)
-        node = self.topology.stream_source(topic, key, value)
-        node = node or self.topology.add(Source(name, topic=topic, key=key, value=value))
-        return Stream(self.topology, node, key, value)
+            return self._merged(name, topic, key, value, timestamp_extractor)
+        return Stream(self.topology, self._source(name, topic, key, value, timestamp_extractor), key, value)
 
-    def _merged(self, name: str, topics: Sequence[str], key: Serde, value: Serde) -> Stream:
+    def _source(self, name: str, topic: str, key: Serde, value: Serde, extractor: Extractor | None) -> Node:
+        _check(topic, key, value)
+        extractor = check_extractor(extractor)
+        node = self.topology.stream_source(topic, key, value, extractor)
+        made: Node = node or self.topology.add(Source(name, topic=topic, key=key, value=value, extractor=extractor))
+        return made
+
+    def _merged(
+        self, name: str, topics: Sequence[str], key: Serde, value: Serde, extractor: Extractor | None
+    ) -> Stream:
         """Return the stream of several topics: a source for each, which meet in the node of this name."""
-        sources = []
-        for topic in dict.fromkeys(topics):
-            _check(topic, key, value)
-            node = self.topology.stream_source(topic, key, value)
-            source = Source(f"{name}-{topic}", topic=topic, key=key, value=value)
-            sources.append(node or self.topology.add(source))
+        sources = [self._source(f"{name}-{topic}", topic, key, value, extractor) for topic in dict.fromkeys(topics)]
         if not sources:
             raise ConfigError("the list of topics is empty. Nothing was read. Name at least one.", tag="TOPOLOGY")
         return Stream(self.topology, self.topology.add(Node(name, tuple(sources))), key, value)
 
-    def table(self, topic: str, *, key: Serde = "bytes", value: Serde = "bytes", name: str | None = None) -> Table:
+    def table(
+        self,
+        topic: str,
+        *,
+        key: Serde = "bytes",
+        value: Serde = "bytes",
+        name: str | None = None,
+        timestamp_extractor: Extractor | None = None,
+    ) -> Table:
         """Return a table with the newest record of each key of a topic. A record without a value deletes its key."""
         _check(topic, key, value)
         store = name or self.topology.name(f"{topic}-STATE-STORE-")
         source, processor = self.topology.name("KSTREAM-SOURCE-"), self.topology.name("KTABLE-SOURCE-")
-        node = self.topology.add(Source(source, topic=topic, key=key, value=value, of_table=True))
+        extractor = check_extractor(timestamp_extractor)
+        node = self.topology.add(Source(source, topic=topic, key=key, value=value, of_table=True, extractor=extractor))
         spec = StoreSpec(store, holds="the newest value by key")  # as the topic has them, whatever reads them
         return Table.of_topic(self.topology, processor, node, key, value, spec)
 

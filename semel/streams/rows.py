@@ -1,8 +1,8 @@
 """Rows on their way through a topology: Arrow record batches, and single records for functions that want them.
 
 A row has ``key``, ``value`` and ``timestamp``, and where it came from: ``topic``, ``partition`` and ``offset``. What a
-function of batches returns may have any columns; the time and the origin go on with it where it has as many rows as
-what it was given.
+function of batches returns may have any columns; the time, the origin and the headers go on with it where it has as
+many rows as what it was given. Rows have a column of headers only if one of them has some.
 """
 
 from __future__ import annotations
@@ -15,19 +15,24 @@ import numpy as np
 import pyarrow as pa
 
 from semel.errors import ConfigError, SemelError
+from semel.records.record_headers import HEADERS
 from semel.serdes.columns import whole
 from semel.serdes.serde import Serde, from_python, to_python
 from semel.streams.state.backend import DamagedStore
 
 __all__ = [
+    "CARRIED",
     "ORIGIN",
     "UNFIT",
     "WINDOW",
+    "Headers",
     "Record",
     "calling",
     "carry_on",
     "first_wrong",
     "from_result",
+    "header_pairs",
+    "headers_column",
     "joined_batches",
     "misfit",
     "one_batch",
@@ -40,17 +45,23 @@ __all__ = [
 ]
 
 ORIGIN = ("topic", "partition", "offset")
-_CARRIED = ("timestamp", *ORIGIN)
+#: What a row hands on to those that are made of it, beside its time.
+CARRIED = (*ORIGIN, "headers")
 WINDOW = ("window_start", "window_end")
 #: What a value that does not fit its serialisation raises.
 UNFIT = (ValueError, TypeError, OverflowError, pa.ArrowException)
+
+
+#: The headers of a record, in their order: the key and the value of each.
+Headers = Sequence[tuple[str, bytes | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
     """One record. ``timestamp`` is in milliseconds; the origin is None after an aggregation.
 
-    After an aggregation in windows ``window_start`` and ``window_end`` are those of the record's window.
+    After an aggregation in windows ``window_start`` and ``window_end`` are those of the record's window. ``headers``
+    are pairs of a key and a value in bytes.
     """
 
     key: Any
@@ -61,6 +72,7 @@ class Record:
     offset: int | None = None
     window_start: int | None = None
     window_end: int | None = None
+    headers: Headers = ()
 
 
 def times(rows: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -82,10 +94,23 @@ def records(rows: Any, key: Serde, value: Serde) -> Iterator[Record]:
     count = rows.num_rows
     keys, values = _parsed(rows, "key", key), _parsed(rows, "value", value)
     origin = [rows[name].to_pylist() if name in rows.schema.names else [None] * count for name in ORIGIN]
-    if "window_start" in rows.schema.names:
-        origin += [_milliseconds(rows[name]) for name in WINDOW if name in rows.schema.names]
+    has_headers = "headers" in rows.schema.names
+    if has_headers or "window_start" in rows.schema.names:
+        origin += [_milliseconds(rows[name]) if name in rows.schema.names else [None] * count for name in WINDOW]
+    if has_headers:
+        origin.append(list(map(header_pairs, rows["headers"].to_pylist())))
     for row in zip(keys, values, times(rows).tolist(), *origin, strict=True):
         yield Record(*row)
+
+
+def header_pairs(headers: list[dict[str, Any]] | None) -> tuple[tuple[str, bytes | None], ...]:
+    """Return the headers of one row of a column."""
+    return tuple((one["key"], one["value"]) for one in headers or ())
+
+
+def headers_column(headers: Sequence[Headers]) -> Any:
+    """Return the headers of rows as a column."""
+    return pa.array([[{"key": key, "value": value} for key, value in row] for row in headers], HEADERS)
 
 
 def _milliseconds(column: Any) -> list[int]:
@@ -164,7 +189,7 @@ def returned(values: list[Any], serde: Serde, name: str, where: Callable[[int], 
 
 
 def from_result(rows: Any, result: Any, name: str) -> Any:
-    """Return the result of a function of batches as one batch with its time and origin."""
+    """Return the result of a function of batches as one batch with its time, origin and headers."""
     if isinstance(result, pa.Table):
         result = one_batch(result)
     if not isinstance(result, pa.RecordBatch):
@@ -177,9 +202,9 @@ def from_result(rows: Any, result: Any, name: str) -> Any:
 
 
 def carry_on(rows: Any, result: Any, name: str) -> Any:
-    """Give ``result`` the time and origin of ``rows``, where it lacks them."""
+    """Give ``result`` the time, origin and headers of ``rows``, where it lacks them."""
     if result.num_rows == rows.num_rows:
-        for column in _CARRIED:
+        for column in ("timestamp", *CARRIED):
             if column not in result.schema.names and column in rows.schema.names:
                 result = result.append_column(column, rows[column])
     elif "timestamp" not in result.schema.names:

@@ -54,7 +54,14 @@ class Settings:
             )
         values = read_fields(cls, properties, _NOTHING)
         handlers = table_of(Handlers)
-        own = {*table_of(cls), *handlers, *(f"default.{name}" for name in handlers), *_FIXED, "application.id"}
+        own = {
+            *table_of(cls),
+            *handlers,
+            *(f"default.{name}" for name in handlers),
+            *_FIXED,
+            "application.id",
+            "default.timestamp.extractor",
+        }
         client = ClientConfig.parse({name: value for name, value in properties.items() if name not in own}, "", own)
         timeout = client.transaction_timeout_ms or _TRANSACTION_MS
         if values["commit_interval_ms"] > timeout:

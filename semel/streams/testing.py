@@ -14,7 +14,7 @@ in memory.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +23,8 @@ import pyarrow as pa
 from semel.errors import ConfigError
 from semel.serdes.serde import Serde, decode, encode, from_python, to_python
 from semel.streams.app import App
-from semel.streams.rows import Record, one_by_one, timestamps
+from semel.streams.nodes.sources import TimestampExtraction
+from semel.streams.rows import Headers, Record, header_pairs, headers_column, one_by_one, timestamps
 from semel.streams.rows import times as times_of
 from semel.streams.state.backend import Memory
 from semel.streams.state.state_store import StateStore
@@ -45,6 +46,7 @@ class Driver:
         self._offsets: dict[str, int] = defaultdict(int)
         self._tasks: dict[str, Task] = {}
         self._sources: dict[str, Source] = {}
+        self._extractions: dict[str, TimestampExtraction] = {}
         self._stores: dict[str, StateStore] = {}
         #: Rows of repartition topics that were not worked on yet.
         self._queued: dict[str, deque[Any]] = {}
@@ -54,32 +56,52 @@ class Driver:
             stores = {spec.name: StateStore(spec, Memory()) for spec in part.stores}
             self._stores |= stores
             self._meeting |= len(part.sources) > 1 and any(source.internal for source in part.sources)
-            task = Task(self._topology, part, 0, stores, self._take)
+            task = Task(self._topology, part, 0, stores, self._take, clock=lambda: self._now)
+            task.start()
             for source in part.sources:
                 self._tasks[self._topology.topic(source)] = task
                 self._sources[self._topology.topic(source)] = source
+                extraction = TimestampExtraction(self._topology, source, lambda: self._now)
+                self._extractions[self._topology.topic(source)] = extraction
 
     def advance(self, milliseconds: int) -> None:
-        """Move the clock on: records without a timestamp get its time."""
+        """Move the clock on, and call what is scheduled by it. Records without a timestamp get its time."""
         self._now += milliseconds
+        self._whole(self._punctuate)
 
-    def pipe(self, topic: str, value: Any = None, *, key: Any = None, timestamp: int | None = None) -> None:
+    def _punctuate(self) -> None:
+        for task in self._all_tasks:
+            if (at := task.next_clock_ms) is not None and at <= self._now:
+                task.punctuate_by_clock()
+                self._drain()
+
+    def pipe(
+        self, topic: str, value: Any = None, *, key: Any = None, timestamp: int | None = None, headers: Headers = ()
+    ) -> None:
         """Send one record. Key and value as the serialisation of the topic has them: text, bytes, or any JSON."""
-        self.pipe_many(topic, [(key, value, self._now if timestamp is None else timestamp)])
+        self.pipe_many(topic, [(key, value, self._now if timestamp is None else timestamp, headers)])
 
-    def pipe_many(self, topic: str, rows: Sequence[tuple[Any, Any, int]]) -> None:
-        """Send records in one batch: key, value and timestamp of each."""
+    def pipe_many(self, topic: str, rows: Sequence[tuple[Any, Any, int] | tuple[Any, Any, int, Headers]]) -> None:
+        """Send records in one batch: key, value and timestamp of each, and its headers if it has some."""
         if topic not in self._sources:
             raise ConfigError(
                 f"the topology does not read {topic!r}. Nothing was sent. It reads {', '.join(sorted(self._sources))}.",
                 tag="TOPOLOGY",
             )
-        before = {name: len(written) for name, written in self._output.items()}
         batch = self._batch(topic, rows)
-        try:
+
+        def work() -> None:
             for piece in one_by_one(batch) if self._meeting else (batch,):
                 self._process(topic, piece)
                 self._drain()
+
+        self._whole(work)
+
+    def _whole(self, work: Callable[[], None]) -> None:
+        """Do work and commit it, or nothing of it."""
+        before = {name: len(written) for name, written in self._output.items()}
+        try:
+            work()
         except BaseException:
             self._queued.clear()
             for store in self._stores.values():
@@ -89,11 +111,12 @@ class Driver:
             raise
         self._commit()
 
-    def _batch(self, topic: str, rows: Sequence[tuple[Any, Any, int]]) -> Any:
+    def _batch(self, topic: str, rows: Sequence[tuple[Any, Any, int] | tuple[Any, Any, int, Headers]]) -> Any:
         source = self._sources[topic]
         keys, values, times = ([row[at] for row in rows] for at in range(3))
         columns = {"key": _bytes(keys, source.key), "value": _bytes(values, source.value)}
-        return pa.RecordBatch.from_pydict({**columns, "timestamp": timestamps(times)})
+        headers = headers_column([row[3] if len(row) > 3 else () for row in rows])
+        return pa.RecordBatch.from_pydict({**columns, "timestamp": timestamps(times), "headers": headers})
 
     def _commit(self) -> None:
         """Take what was written into the stores, and delete windows that are too old, as a worker does."""
@@ -114,7 +137,11 @@ class Driver:
             "offset": pa.array(range(first, first + count), pa.int64()),
         }
         columns = {name: records[name] for name in records.schema.names}
-        return pa.RecordBatch.from_pydict({**columns, **origin})
+        return self._extractions[topic](pa.RecordBatch.from_pydict({**columns, **origin}))
+
+    @property
+    def _all_tasks(self) -> list[Task]:
+        return list({task.id: task for task in self._tasks.values()}.values())
 
     def _drain(self) -> None:
         """Work on the rows of repartition topics: those of the topic first whose next row has the lowest time."""
@@ -131,8 +158,11 @@ class Driver:
                 self._queued.setdefault(topic, deque()).extend(one_by_one(records) if self._meeting else (records,))
             return
         times = records["timestamp"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_pylist()
-        for row in zip(records["key"].to_pylist(), records["value"].to_pylist(), times, strict=True):
-            self._output[topic].append(Record(*row, topic, 0, self._offsets[topic]))
+        headers = records["headers"].to_pylist() if "headers" in records.schema.names else [None] * len(times)
+        rows = zip(records["key"].to_pylist(), records["value"].to_pylist(), times, headers, strict=True)
+        for key, value, time, pairs in rows:
+            record = Record(key, value, time, topic, 0, self._offsets[topic], headers=header_pairs(pairs))
+            self._output[topic].append(record)
             self._offsets[topic] += 1
 
     def read(self, topic: str, *, key: Serde = "string", value: Serde = "string") -> list[Record]:

@@ -11,7 +11,9 @@ PATIENCE_S = 300
 #: How long a transaction that a test leaves open stays so, unless the test ends it. The broker allows no more than 15
 #: minutes.
 TRANSACTION_MS = 600_000
-_POLL_S = 0.02
+#: Between two looks at the condition: twice as long as a look takes, so that reading a topic again and again leaves the
+#: machine to what is waited for.
+_SHORTEST_S, _LONGEST_S = 0.02, 1.0
 
 
 def wait_for(condition: Callable[[], object], what: str | Callable[[], str], seconds: float = PATIENCE_S) -> None:
@@ -22,6 +24,10 @@ def wait_for(condition: Callable[[], object], what: str | Callable[[], str], sec
     """
     end = time.monotonic() + seconds
     pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < end, f"not within {seconds} s: {what if isinstance(what, str) else what()}"
-        pause.wait(_POLL_S)
+    while True:
+        began = time.monotonic()
+        if condition():
+            return
+        looked = time.monotonic()
+        assert looked < end, f"not within {seconds} s: {what if isinstance(what, str) else what()}"
+        pause.wait(min(max(_SHORTEST_S, 2 * (looked - began)), _LONGEST_S))

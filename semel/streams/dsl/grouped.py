@@ -31,9 +31,10 @@ __all__ = ["GroupedStream", "WindowedStream"]
 
 @dataclass(frozen=True)
 class GroupedStream:
-    """Records by key, to be aggregated."""
+    """Records by key, to be aggregated. ``name`` names their repartition topic, if one is needed."""
 
     stream: Stream
+    name: str | None = None
     windows: WindowKind | None = None
     #: Whether windows are handed on once, when they have closed.
     on_close: bool = False
@@ -45,11 +46,11 @@ class GroupedStream:
                 f"{windows!r} is no windows. Nothing was read. Give what a function of semel.streams.windows makes.",
                 tag="WRONG_VALUE",
             )
-        return WindowedStream(self.stream, windows)
+        return WindowedStream(self.stream, self.name, windows)
 
-    def count(self, name: str | None = None) -> Table:
-        """Count the records of each group."""
-        return self._folded(name, "AGGREGATE", lambda _: Count(), None)
+    def count(self, name: str | None = None, *, named: str | None = None) -> Table:
+        """Count the records of each group. ``name`` names the store, and ``named`` the node."""
+        return self._folded(name, "AGGREGATE", lambda _: Count(), None, named)
 
     def aggregate(
         self,
@@ -58,6 +59,7 @@ class GroupedStream:
         *,
         merger: Callable[[Any, Any, Any], Any] | None = None,
         name: str | None = None,
+        named: str | None = None,
         value: Serde = "json",
         **columns: tuple[str, str],
     ) -> Table:
@@ -67,7 +69,7 @@ class GroupedStream:
         need ``merger(key, aggregate, aggregate)``, too.
         """
         if columns and initializer is None and aggregator is None:
-            return self._folded(name, "AGGREGATE", lambda _: Columns(columns), None)
+            return self._folded(name, "AGGREGATE", lambda _: Columns(columns), None, named)
         if columns or initializer is None or aggregator is None:
             raise ConfigError(
                 "aggregate takes an initializer and an aggregator, or columns. Nothing was read. Give"
@@ -80,27 +82,38 @@ class GroupedStream:
                 " aggregate(initializer, aggregator, merger=function): it gets the key and two aggregates.",
                 tag="TOPOLOGY",
             )
-        return self._by_record(name, "AGGREGATE", aggregator, initializer, value, merger)
+        return self._by_record((name, named), "AGGREGATE", aggregator, initializer, value, merger)
 
-    def reduce(self, reducer: Callable[[Any, Any], Any], name: str | None = None) -> Table:
+    def reduce(self, reducer: Callable[[Any, Any], Any], name: str | None = None, *, named: str | None = None) -> Table:
         """Call ``reducer(aggregate, value)`` for each record; the first value is the first aggregate."""
-        return self._by_record(name, "REDUCE", reducer, None, self.stream.value)
+        return self._by_record((name, named), "REDUCE", reducer, None, self.stream.value)
 
     def _by_record(
-        self, name: str | None, kind: str, function: Any, initial: Any, made: Serde, merger: Any = None
+        self,
+        names: tuple[str | None, str | None],
+        kind: str,
+        function: Any,
+        initial: Any,
+        made: Serde,
+        merger: Any = None,
     ) -> Table:
         check_serde(made, kind.lower())
         given = (self.stream.key, self.stream.value)
-        return self._folded(name, kind, lambda node: Python(node, function, initial, given, made, merger), made)
+        store, named = names
+        return self._folded(store, kind, lambda node: Python(node, function, initial, given, made, merger), made, named)
 
-    def _folded(self, store: str | None, kind: str, fold: Callable[[str], Fold], value: Serde) -> Table:
+    def _folded(
+        self, store: str | None, kind: str, fold: Callable[[str], Fold], value: Serde, node_name: str | None
+    ) -> Table:
         topology = self.stream.topology
         named = store or topology.name(f"KSTREAM-{kind}-STATE-STORE-")
-        name = topology.name(f"KSTREAM-{kind}-")
+        name = topology.name(f"KSTREAM-{kind}-", node_name)
         folding = fold(name)
         stream = self.stream
         if stream.rekeyed:
-            stream = stream._repartitioned(named, numbers=None if isinstance(folding, Python) else folding.needs)
+            stream = stream._repartitioned(
+                self.name or named, numbers=None if isinstance(folding, Python) else folding.needs
+            )
         holds = f"{folding.holds} by key ({stream.key or 'bytes'})"
         if self.windows:
             spec = StoreSpec(

@@ -14,7 +14,7 @@ from semel.streams.nodes.stateful import Join
 from semel.streams.nodes.stream_join import JoinSide, StreamJoin, of_side
 from semel.streams.state.state_store import StoreSpec
 from semel.streams.topology.repartition import joined_through, keep_null_keys
-from semel.streams.topology.topology import Node
+from semel.streams.topology.topology import Node, check_name
 from semel.streams.windows.join_windows import JoinWindows
 from semel.streams.windows.keys import BY_START
 from semel.streams.windows.record_keys import RecordKeys
@@ -36,15 +36,17 @@ class JoinKind:
     right: bool = False
 
 
-def join_table(stream: Stream, table: Table, joiner: Joiner, value: Serde, kind: JoinKind) -> Stream:
+def join_table(
+    stream: Stream, table: Table, joiner: Joiner, value: Serde, kind: JoinKind, named: str | None = None
+) -> Stream:
     """Join each record with the table's value for its key."""
     if table.windows is not None:
         raise later("joins with a table of windows", "Write it to a topic, and read that as a table")
     view = table.readable("joins")
     check_serde(value, "join")
-    before = _together(stream)
+    before = _together(stream, named)
     topology = stream.topology
-    name = topology.name("KSTREAM-LEFTJOIN-" if kind.left else "KSTREAM-JOIN-")
+    name = topology.name("KSTREAM-LEFTJOIN-" if kind.left else "KSTREAM-JOIN-", named)
     columns = list(table.read([]))
     if joiner is not None and "value" not in columns:
         raise ConfigError(
@@ -71,8 +73,11 @@ def join_streams(
     *,
     value: Serde,
     name: str | None,
+    named: str | None = None,
 ) -> Stream:
-    """Join records of two streams that have one key and lie in a window. ``name`` names its stores."""
+    """Join records of two streams that have one key and lie in a window. ``name`` names its stores, and ``named`` its
+    nodes and repartition topics.
+    """
     check_serde(value, "join")
     for one in (left, right):
         if one.windowed:
@@ -82,11 +87,12 @@ def join_streams(
                 tag="TOPOLOGY",
             )
     topology = left.topology
-    before = [_together(one) for one in (left, right)]
-    tagged = [topology.name("KSTREAM-WINDOWED-") for _ in before]
+    of_name = (lambda suffix: None) if named is None else (lambda suffix: f"{check_name(named)}{suffix}")
+    before = [_together(one, of_name(side)) for one, side in ((left, "-left"), (right, "-right"))]
+    tagged = [topology.name("KSTREAM-WINDOWED-", of_name(f"-{side}-windowed")) for side in ("this", "other")]
     made = topology.name("KSTREAM-OUTERTHIS-" if kind.right else "KSTREAM-JOINTHIS-")
     other = topology.name("KSTREAM-OUTEROTHER-" if kind.left else "KSTREAM-JOINOTHER-")
-    merged = topology.name("KSTREAM-MERGE-")
+    merged = topology.name("KSTREAM-MERGE-", of_name("-merge"))
     this_store = f"{name}{'-outer' if kind.right else ''}-this-join" if name else made
     other_store = f"{name}{'-outer' if kind.left else ''}-other-join" if name else other
     sides = [
@@ -100,10 +106,14 @@ def join_streams(
         holds = f"records without a partner ({left.value or 'bytes'}, {right.value or 'bytes'}) in {windows.in_words}"
         waiting = StoreSpec(f"{shared}-store", holds=holds)
     ends = []
+    nodes = (
+        of_name("-outer-this-join" if kind.right else "-this-join") or made,
+        of_name("-outer-other-join" if kind.left else "-other-join") or other,
+    )
     for at, (one, side) in enumerate(zip((left, right), sides, strict=True)):
         tag = of_side(side, one.key, BY_START, left=at == 0)
         node = topology.add(Node(tagged[at], (before[at],), tag, keeps_key=True, keeps_origin=True))
-        ends.append(topology.add(Node((made, other)[at], (node,), keeps_key=True, keeps_origin=True)))
+        ends.append(topology.add(Node(nodes[at], (node,), keeps_key=True, keeps_origin=True)))
     operate = StreamJoin(merged, windows, sides[0], sides[1], waiting, left.key, joiner, value, topology.dropped)
     stores = tuple(one for one in (sides[0].spec, sides[1].spec, waiting) if one is not None)
     node = Node(merged, tuple(ends), operate, stores, by_record=joiner is not None)
@@ -118,8 +128,8 @@ def _store(name: str, windows: JoinWindows, stream: Stream) -> StoreSpec:
     return StoreSpec(f"{name}-store", windows.retention_ms, holds, RecordKeys(windows.retention_ms))
 
 
-def _together(stream: Stream) -> Node:
+def _together(stream: Stream, named: str | None) -> Node:
     """Return the node after which equal keys of a stream are in one partition."""
     if not stream.rekeyed:
         return stream.node
-    return joined_through(stream.topology, stream.node, (stream.key, stream.value), stream.window_keys)
+    return joined_through(stream.topology, stream.node, (stream.key, stream.value), stream.window_keys, named)

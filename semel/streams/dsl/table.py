@@ -64,43 +64,46 @@ class Table:
         node = topology.add(Node(name, (before,), operate, (spec,), keeps_key=True, keeps_origin=True))
         return cls(topology, node, key, value, spec, read, StoreView(spec, key, read), old)
 
-    def to_stream(self) -> Stream:
+    def to_stream(self, *, named: str | None = None) -> Stream:
         """Return its changes. Of windows, rows have the columns ``window_start`` and ``window_end``."""
         from semel.streams.dsl.stream import Stream
 
-        name = self.topology.name("KTABLE-TOSTREAM-")
+        name = self.topology.name("KTABLE-TOSTREAM-", named)
         node = Node(name, (self.node,), dropping_old_values, keeps_key=True, keeps_origin=True)
         stream = Stream(self.topology, self.topology.add(node), self.key, self.value)
         return replace(stream, window_keys=self.windows.keys, windowed=True) if self.windows else stream
 
-    def filter(self, condition: Condition) -> Table:
+    def filter(self, condition: Condition, *, named: str | None = None) -> Table:
         """Keep the keys whose value meets a function of single records, or an expression of ``pyarrow.compute``. The
         others are deleted from the table.
         """
-        return self._filtered(condition, negated=False)
+        return self._filtered(condition, named, negated=False)
 
-    def filter_not(self, condition: Condition) -> Table:
+    def filter_not(self, condition: Condition, *, named: str | None = None) -> Table:
         """Delete the keys whose value meets a function of single records, or an expression of ``pyarrow.compute``."""
-        return self._filtered(condition, negated=True)
+        return self._filtered(condition, named, negated=True)
 
-    def _filtered(self, condition: Condition, *, negated: bool) -> Table:
+    def _filtered(self, condition: Condition, named: str | None, *, negated: bool) -> Table:
         self.readable("filters")
         given = (self.key, self.value)
         made = self._with_values(
             "KTABLE-FILTER-",
             lambda name: filtering_table_values(condition, name, given, negated=negated),
             self.value,
+            named,
             skips=True,
             by_record=not isinstance(condition, pc.Expression),
         )
         made.old.ask()
         return made
 
-    def map_values(self, function: Callable[[Record], Any], *, value: Serde = "json") -> Table:
+    def map_values(
+        self, function: Callable[[Record], Any], *, value: Serde = "json", named: str | None = None
+    ) -> Table:
         """Apply a function of single records, which returns a new value. Deletions stay."""
         given = (self.key, self.value)
         return self._with_values(
-            "KTABLE-MAPVALUES-", lambda name: mapping_table_values(function, name, given, value), value
+            "KTABLE-MAPVALUES-", lambda name: mapping_table_values(function, name, given, value), value, named
         )
 
     def _with_values(
@@ -108,12 +111,13 @@ class Table:
         prefix: str,
         operate: Callable[[str], Operator],
         value: Serde,
+        named: str | None,
         *,
         skips: bool = False,
         by_record: bool = True,
     ) -> Table:
         check_serde(value, prefix.strip("-"))
-        name = self.topology.name(prefix)
+        name = self.topology.name(prefix, named)
         self.has_values(name)
         of_values, old = operate(name), OldValues(self.old)
         node = Node(name, (self.node,), TableValues(of_values, old, skips), keeps_key=True, keeps_origin=True)

@@ -1,5 +1,6 @@
 """The work of a topology's nodes: Arrow batches in, Arrow batches out.
 
+- ``sources``: the types and the timestamps of what is read.
 - ``stateless``: functions, filters, keys, branches, and what a sink writes.
 - ``stateful``: aggregations, tables, joins of a stream with a table.
 - ``stream_join``: joins of two streams; ``waiting``: their records without a partner.

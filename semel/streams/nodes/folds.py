@@ -100,13 +100,13 @@ class Count:
 
     def states(self, entries: Entries) -> list[Any]:
         """Return the counts."""
-        return [None if entry is None else int.from_bytes(entry[_WORD:], "big") for entry in entries]
+        return [None if entry is None else int.from_bytes(entry[_WORD:], "big", signed=True) for entry in entries]
 
     def entries(self, states: list[Any], times: list[int]) -> Entries:
-        """Return the entries of counts."""
-        pairs = zip(states, times, strict=True)
+        """Return the entries of counts. A count of a table may fall below 0, as in Kafka Streams."""
         return [
-            None if one is None else time.to_bytes(_WORD, "big") + one.to_bytes(_WORD, "big") for one, time in pairs
+            None if one is None else time.to_bytes(_WORD, "big") + one.to_bytes(_WORD, "big", signed=True)
+            for one, time in zip(states, times, strict=True)
         ]
 
 

@@ -39,7 +39,9 @@ class _Batch:
     old: bool
     #: The entries of windows that were there before the batch.
     before: dict[bytes, bytes] = field(default_factory=dict)
-    rows: list[tuple[bytes, bytes, int, int, Any, int, bytes | None]] = field(default_factory=list)
+    rows: list[tuple[bytes, bytes, int, int, Any, int, bytes | None, int]] = field(default_factory=list)
+    #: The row that is worked on.
+    at: int = 0
     changed: dict[bytes, tuple[Any, int]] = field(default_factory=dict)
     names: RecordKeys = field(init=False)
 
@@ -104,7 +106,8 @@ class _Key:
         batch.newest = max(batch.newest, end if session else start)
         batch.changed[name] = (state, time)
         before = batch.fold.entries([old], [0])[0] if batch.old else None  # a function may change it later
-        batch.rows.append((name, self.key, start, end, state, time if row_time is None else row_time, before))
+        row_time = time if row_time is None else row_time
+        batch.rows.append((name, self.key, start, end, state, row_time, before, batch.at))
 
 
 @dataclass(frozen=True)
@@ -131,7 +134,7 @@ class KeyedAggregate:
         for at, (key, time) in enumerate(
             zip(encode(rows["key"], self.key).to_pylist(), times(rows).tolist(), strict=True)
         ):
-            steps.at = at
+            steps.at = batch.at = at
             state = states.get(key)
             if state is None:
                 state = states[key] = _Key(batch, key, batch.read(key))
@@ -141,7 +144,7 @@ class KeyedAggregate:
         batch.write()
         self._newest[store] = batch.newest
         self.dropped.count(self.name, late, "late rows")
-        return self._handed_on(batch)
+        return self._handed_on(batch, rows)
 
     def _newest_bound(self, store: StateStore) -> int:
         """Return the newest bound of a window. After a restart it is read from the store."""
@@ -152,20 +155,24 @@ class KeyedAggregate:
             found = max((names.bound(name) for name, _ in last), default=-1)
         return found
 
-    def _handed_on(self, batch: _Batch) -> Any:
+    def _handed_on(self, batch: _Batch, given: Any) -> Any:
         rows = batch.rows
         if self.caching:
             last = {row[0]: row for row in rows}
             rows = [
-                (*row[:6], batch.before.get(name))
+                (*row[:6], batch.before.get(name), row[7])
                 for name, row in last.items()
                 if row[4] is not None or name in batch.before
             ]
         keys, starts, ends, states = ([row[column] for row in rows] for column in (1, 2, 3, 4))
         at = [row[5] for row in rows]
         old = {OLD: self.fold.columns([row[6] for row in rows])["value"]} if self.old.sent else {}
+        headers = {}
+        if "headers" in given.schema.names and self.windows.keeps_headers:
+            headers["headers"] = given["headers"].take(pa.array([row[7] for row in rows], pa.int64()))
         return pa.RecordBatch.from_pydict(
             {
+                **headers,
                 "key": decode(pa.array(keys, pa.binary()), self.key),
                 "window_start": timestamps(np.array(starts, np.int64)),
                 "window_end": timestamps(np.array(ends, np.int64)),

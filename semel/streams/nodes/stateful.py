@@ -65,20 +65,27 @@ class Aggregate:
             store = stores[self.spec.name]
             before = store.stream_time
             self._updates(rows, store)
-            return self._closed(store, before)
+            return self._closed(rows, store, before)
         if self.caching or rows.num_rows < 2:
             return self._updates(rows, stores[self.spec.name])
         return joined_batches([self._updates(row, stores[self.spec.name]) for row in one_by_one(rows)])
 
-    def _closed(self, store: StateStore, before: int) -> Any:
-        """Return the windows that have closed since this stream time, in the order of their start."""
+    def _closed(self, rows: Any, store: StateStore, before: int) -> Any:
+        """Return the windows that these rows have closed since this stream time, in the order of their start. Each has
+        the headers of the row that has closed it.
+        """
         assert isinstance(self.windows, Windows)
         size, names = self.windows.longest_ms, self.windows.keys
         open_from = (max(time - self.windows.grace_ms - size + 1, 0) for time in (before, store.stream_time))
         found = list(store.scan(*map(names.first, open_from)))
         starts = np.array([names.start(name) for name, _ in found], np.int64)
+        headers = {}
+        if _has_headers(rows):
+            closing = np.searchsorted(np.maximum.accumulate(times(rows)), starts + size + self.windows.grace_ms)
+            headers["headers"] = rows["headers"].take(pa.array(closing))
         return pa.RecordBatch.from_pydict(
             {
+                **headers,
                 "key": decode(pa.array([names.key(name) for name, _ in found], pa.binary()), self.key),
                 "window_start": timestamps(starts),
                 "window_end": timestamps(starts + size),
@@ -103,10 +110,12 @@ class Aggregate:
         flat = members.flatten().to_numpy()
         of_row[flat] = members.value_parent_indices().to_numpy()
         found = Groups(rows, of_row, groups.num_rows, groups["time_max"].to_numpy())
-        ends = ends[flat[members.offsets.to_numpy()[:-1]]]  # those of each group's first row
-        return self._fold(found, groups["key"].combine_chunks(), groups["start"].to_numpy(), ends, store)
+        offsets = members.offsets.to_numpy()
+        ends = ends[flat[offsets[:-1]]]  # those of each group's first row
+        headers = {"headers": rows["headers"].take(pa.array(flat[offsets[1:] - 1]))} if _has_headers(rows) else {}
+        return self._fold(found, groups["key"].combine_chunks(), groups["start"].to_numpy(), ends, store, headers)
 
-    def _fold(self, groups: Groups, keys: Any, starts: Any, ends: Any, store: StateStore) -> Any:
+    def _fold(self, groups: Groups, keys: Any, starts: Any, ends: Any, store: StateStore, headers: Any) -> Any:
         names: list[bytes] = keys.to_pylist()
         if self.windows is not None:
             names = self.windows.keys.in_store(names, starts, ends)
@@ -116,7 +125,7 @@ class Aggregate:
         for name, entry, at in zip(names, entries, latest.tolist(), strict=True) if None in entries else ():
             if entry is None:
                 store.delete(name, at)
-        columns = {"key": decode(keys, self.key)}
+        columns = {"key": decode(keys, self.key), **headers}
         if self.windows is not None:
             columns |= {"window_start": timestamps(starts), "window_end": timestamps(ends)}
         columns |= self.fold.columns(list(entries))
@@ -263,6 +272,10 @@ class Join:
     def _call(self, record: Record, partner: Any) -> Any:
         assert self.joiner is not None
         return self.joiner(record.value, partner)
+
+
+def _has_headers(rows: Any) -> bool:
+    return "headers" in rows.schema.names
 
 
 def _there(names: list[bytes], entries: Any) -> tuple[list[bytes], list[bytes]]:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from semel.errors import ConfigError, SemelError
 from semel.serdes.serde import Serde, encode
 from semel.streams.dropped import DroppedRecords
-from semel.streams.rows import ORIGIN, Record, calling, from_result, one_batch, place, records, returned, timestamps
+from semel.streams.rows import CARRIED, Record, calling, from_result, one_batch, place, records, returned, timestamps
 from semel.streams.state.state_store import StateStore
 from semel.streams.topology.topology import Operator
 from semel.streams.windows.keys import WindowKeys
@@ -275,13 +275,15 @@ def rows_from_results(
     made: tuple[Serde, Serde],
     time: list[int] | None = None,
 ) -> Any:
-    """Rows that a function has made of those at ``parents``, with their time and origin. ``time`` gives another one."""
+    """Rows that a function has made of those at ``parents``, with their time, origin and headers. ``time`` gives
+    another one.
+    """
     columns = {
         column: returned(values, serde, name, lambda at: place(rows, parents[at]))
         for column, values, serde in (("key", keys, made[0]), ("value", values, made[1]))
     }
     taken = pa.array(parents, pa.int64())
-    for column in ("timestamp", *ORIGIN):
+    for column in ("timestamp", *CARRIED):
         if column in rows.schema.names:
             columns[column] = rows[column].take(taken)
     if time is not None:
@@ -308,8 +310,8 @@ def _place(rows: Any) -> str:
 
 
 def to_records(rows: Any, key: Serde, value: Serde, window_keys: WindowKeys) -> Any:
-    """Return rows as records: columns key, value and timestamp. A window is in the key, as in Kafka Streams. Rows
-    without a value get their other columns, as JSON.
+    """Return rows as records: columns key, value, timestamp, and headers if there are some. A window is in the key, as
+    in Kafka Streams. Rows without a value get their other columns, as JSON.
     """
     names = rows.schema.names
     keys = encode(rows["key"], key) if "key" in names else pa.nulls(rows.num_rows, pa.binary())
@@ -319,13 +321,14 @@ def to_records(rows: Any, key: Serde, value: Serde, window_keys: WindowKeys) -> 
     time = rows["timestamp"]
     if pa.types.is_timestamp(time.type):  # sinks of one topic must agree: a source has microseconds
         time = time.cast(pa.timestamp("ms", "UTC"), safe=False)
-    return pa.RecordBatch.from_pydict(
-        {"key": keys, "value": encode(values, value if "value" in names else "json"), "timestamp": time}
-    )
+    columns = {"key": keys, "value": encode(values, value if "value" in names else "json"), "timestamp": time}
+    if "headers" in names:
+        columns["headers"] = rows["headers"]
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def _others(rows: Any) -> Any:
-    left_out = {"key", "timestamp", "window_start", "window_end", *ORIGIN, "timestampType"}
+    left_out = {"key", "timestamp", "window_start", "window_end", *CARRIED, "timestampType"}
     names = [name for name in rows.schema.names if name not in left_out]
     columns = [rows[name] for name in names]
     return pa.StructArray.from_arrays(columns, names) if names else pa.nulls(rows.num_rows)

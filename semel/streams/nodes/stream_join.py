@@ -19,7 +19,7 @@ from semel.serdes.serde import Serde, decode, to_python
 from semel.streams.dropped import DroppedRecords
 from semel.streams.nodes.stateless import to_records
 from semel.streams.nodes.waiting import Waiting
-from semel.streams.rows import ORIGIN, Record, calling, misfit, place, returned, times, timestamps
+from semel.streams.rows import CARRIED, ORIGIN, Record, calling, misfit, place, returned, times, timestamps
 from semel.streams.state.state_store import StateStore, StoreSpec
 from semel.streams.topology.topology import Operator
 from semel.streams.windows.join_windows import JoinWindows
@@ -218,7 +218,7 @@ class StreamJoin:
             "key": decode(pa.array(keys, pa.binary()), self.key),
             "value": decode(pa.array(lefts, pa.binary()), self.left.value),
             "timestamp": timestamps(time),
-            **{name: rows[name].take(taken) for name in ORIGIN if name in rows.schema.names},
+            **{name: rows[name].take(taken) for name in CARRIED if name in rows.schema.names},
         }
         other = decode(pa.array(rights, pa.binary()), self.right.value)
         batch = pa.RecordBatch.from_pydict(columns)

@@ -1,7 +1,7 @@
 """Updates of a table that wait: until their window closes, or for a time. The newest of each key is handed on.
 
-An entry of the store is an update, by the time from which it waits. For a time limit there is a second one for each
-key, which says where its update is.
+An entry of the store is an update with its headers, by the time from which it waits. For a time limit there is a second
+one for each key, which says where its update is.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 
 from semel.serdes.serde import Serde, decode, encode
-from semel.streams.rows import times, timestamps
+from semel.streams.rows import Headers, header_pairs, headers_column, times, timestamps
 from semel.streams.state.state_store import StateStore, StoreSpec, number
 from semel.streams.windows.kind import WindowKind
 
@@ -25,6 +25,9 @@ __all__ = ["Suppress", "ValueForm"]
 _WORD = 8
 _UPDATE, _PLACE = b"\0", b"\1"
 _HEAD = struct.Struct(">iqqb")
+#: What is there after the key.
+_VALUE, _HEADERS = 1, 2
+_SIZE = struct.Struct(">i")
 _NEVER = 2**63 - 1
 
 
@@ -96,12 +99,18 @@ class Suppress:
             starts, ends = (rows[f"window_{bound}"].cast(pa.int64()).to_pylist() for bound in ("start", "end"))
             bounds = list(zip(starts, ends, strict=True))
             names = self.windows.keys.in_output(keys, rows).to_pylist()
-        columns = zip(names, keys.to_pylist(), bounds, self.form.write(rows), times(rows).tolist(), strict=True)
+        headers = [b""] * rows.num_rows
+        if "headers" in rows.schema.names:
+            headers = list(map(_packed, rows["headers"].to_pylist()))
+        columns = zip(
+            names, keys.to_pylist(), bounds, self.form.write(rows), times(rows).tolist(), headers, strict=True
+        )
         made: list[bytes] = []
-        for name, key, (start, end), value, time in columns:
+        for name, key, (start, end), value, time, packed in columns:
             store.saw(time)
-            head = _HEAD.pack(len(key), start, end, value is not None)
-            self._put(store, waiting, name, end if self.windows else time, _stamp(time) + head + key + (value or b""))
+            there = (0 if value is None else _VALUE) | (_HEADERS if packed else 0)
+            entry = _stamp(time) + _HEAD.pack(len(key), start, end, there) + key + packed + (value or b"")
+            self._put(store, waiting, name, end if self.windows else time, entry)
             made += self._due(store, waiting)
         return self._rows(made)
 
@@ -145,6 +154,9 @@ class Suppress:
         updates = [one for one in map(_parsed, entries) if self.windows is None or one[3] is not None]
         keys, starts, ends = ([one[at] for one in updates] for at in range(3))
         bounds = {} if self.windows is None else {"window_start": timestamps(starts), "window_end": timestamps(ends)}
+        headers = [one[5] for one in updates]
+        if any(headers):
+            bounds["headers"] = headers_column(headers)
         return pa.RecordBatch.from_pydict(
             {
                 "key": decode(pa.array(keys, pa.binary()), self.key),
@@ -160,8 +172,22 @@ def _stamp(time: int) -> bytes:
     return time.to_bytes(_WORD, "big")
 
 
-def _parsed(entry: bytes) -> tuple[bytes, int, int, bytes | None, int]:
-    """Return key, start, end, value and time of an update."""
+def _packed(headers: list[dict[str, Any]] | None) -> bytes:
+    """Return the headers of a row as bytes, and none of them as nothing."""
+    if not headers:
+        return b""
+    data = json.dumps([(key, None if value is None else value.hex()) for key, value in header_pairs(headers)]).encode()
+    return _SIZE.pack(len(data)) + data
+
+
+def _parsed(entry: bytes) -> tuple[bytes, int, int, bytes | None, int, Headers]:
+    """Return key, start, end, value, time and headers of an update."""
     size, start, end, there = _HEAD.unpack_from(entry, _WORD)
     at = _WORD + _HEAD.size
-    return entry[at : at + size], start, end, entry[at + size :] if there else None, number(entry)
+    key, at, headers = entry[at : at + size], at + size, []
+    if there & _HEADERS:
+        (size,) = _SIZE.unpack_from(entry, at)
+        at += _SIZE.size
+        pairs = json.loads(entry[at : at + size])
+        headers, at = [(name, None if value is None else bytes.fromhex(value)) for name, value in pairs], at + size
+    return key, start, end, entry[at:] if there & _VALUE else None, number(entry), headers

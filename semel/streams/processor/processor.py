@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from semel.errors import ConfigError, Unsupported
+from semel.errors import ConfigError
 from semel.serdes.serde import Serde
 from semel.streams.dropped import DroppedRecords
+from semel.streams.nodes.sources import now_ms
 from semel.streams.nodes.stateless import rows_from_results
 from semel.streams.processor.stores import KeyValueStore, StoreBuilder, WindowStore
-from semel.streams.rows import ORIGIN, WINDOW, Record, calling, records
+from semel.streams.rows import ORIGIN, WINDOW, Headers, Record, calling, headers_column, records, timestamps
 from semel.streams.state.state_store import StateStore
 from semel.streams.windows.duration import milliseconds
 
@@ -29,7 +30,7 @@ class PunctuationType(Enum):
     """The kind of time of a punctuator."""
 
     STREAM_TIME = "the highest time of the records so far"
-    WALL_CLOCK_TIME = "the machine's clock; not there yet"
+    WALL_CLOCK_TIME = "the machine's clock"
 
 
 class Processor:
@@ -61,10 +62,20 @@ class Cancellable:
     call: Callable[[int], Any]
     next_ms: int = 0
     cancelled: bool = False
+    kind: PunctuationType = PunctuationType.STREAM_TIME
 
     def cancel(self) -> None:
         """Call it no more."""
         self.cancelled = True
+
+
+class _Forwarded(NamedTuple):
+    """A record that was forwarded."""
+
+    key: Any
+    value: Any
+    time: int
+    headers: Headers
 
 
 class Context:
@@ -77,7 +88,11 @@ class Context:
         self.stream_time = -1
         #: Whether records keep their keys, and whether a scheduled function is being called.
         self.fixed_key = self.scheduled = False
-        self.forwarded: list[tuple[Any, Any, int]] = []
+        self.forwarded: list[_Forwarded] = []
+        #: The machine's clock in milliseconds.
+        self.clock: Callable[[], int] = now_ms
+        #: The headers of the current record.
+        self._headers: Headers = ()
         #: Takes what was forwarded before :meth:`forward` returns.
         self.take: Callable[[], None] | None = None
 
@@ -91,24 +106,25 @@ class Context:
             )
         return self._views[name]
 
-    def forward(self, key: Any, value: Any, *, timestamp: int | None = None) -> None:
-        """Forward a record. Its time is that of the current record, unless one is given."""
+    def forward(self, key: Any, value: Any, *, timestamp: int | None = None, headers: Headers | None = None) -> None:
+        """Forward a record. Its time and its headers are those of the current record, unless others are given."""
         if self.fixed_key:
             raise self._misused("forwards a key in process_values", "Use forward_value(), or process()")
-        self._forward(key, value, timestamp)
+        self._forward(key, value, timestamp, headers)
 
-    def _forward(self, key: Any, value: Any, timestamp: int | None) -> None:
-        self.forwarded.append((key, value, self._now if timestamp is None else timestamp))
+    def _forward(self, key: Any, value: Any, timestamp: int | None, headers: Headers | None) -> None:
+        time = self._now if timestamp is None else timestamp
+        self.forwarded.append(_Forwarded(key, value, time, self._headers if headers is None else headers))
         if self.take is not None:
             self.take()
 
-    def forward_value(self, value: Any, *, timestamp: int | None = None) -> None:
+    def forward_value(self, value: Any, *, timestamp: int | None = None, headers: Headers | None = None) -> None:
         """Forward the current record with another value, in ``process_values``. Raise :class:`ConfigError` in a
         scheduled function: no record is there, whose key it could have.
         """
         if not self.fixed_key or self.scheduled:
             raise self._misused("forwards a value where no record's key is", "Use process(), and forward() with a key")
-        self._forward(None, value, timestamp)
+        self._forward(None, value, timestamp, headers)
 
     def _misused(self, what: str, instead: str) -> ConfigError:
         text = f"{self._name} {what}. Nothing of this transaction is visible. {instead}."
@@ -121,32 +137,34 @@ class Context:
         kind: PunctuationType = PunctuationType.STREAM_TIME,
     ) -> Cancellable:
         """Call a function with the time, each interval of stream time: with the first record, then at multiples of the
-        interval. After a restart it begins so again, as in Kafka Streams. What is returned can be cancelled.
+        interval. By ``WALL_CLOCK_TIME`` it is called for the first time after the interval, and then at its multiples
+        from there. After a restart it begins so again, as in Kafka Streams. What is returned can be cancelled.
 
-        Raises :class:`Unsupported` for ``WALL_CLOCK_TIME``.
+        Raises :class:`ConfigError` for an interval of 0.
         """
-        if kind is not PunctuationType.STREAM_TIME:
-            raise Unsupported(
-                f"{self._name}: punctuators by the machine's clock are not there yet. Nothing of this transaction is"
-                " visible. Use STREAM_TIME, or send records that say when.",
-                tag="NOT_YET",
-            )
-        self._punctuators.append(Cancellable(milliseconds(interval, "interval"), punctuator))
+        interval_ms, first = milliseconds(interval, "interval"), 0
+        if interval_ms < 1:
+            raise self._misused("schedules a function each 0 ms", "Give an interval of at least 1 ms")
+        if PunctuationType(kind) is PunctuationType.WALL_CLOCK_TIME:
+            first = self.clock() + interval_ms
+        self._punctuators.append(Cancellable(interval_ms, punctuator, first, kind=kind))
         return self._punctuators[-1]
 
-    @property
-    def punctuators(self) -> list[Cancellable]:
-        """The functions that are called in intervals."""
+    def punctuators(self, kind: PunctuationType) -> list[Cancellable]:
+        """Return the functions that are called in intervals of this kind of time."""
         if any(one.cancelled for one in self._punctuators):
             self._punctuators = [one for one in self._punctuators if not one.cancelled]
-        return self._punctuators
+        return [one for one in self._punctuators if one.kind is kind]
 
-    def begin(self, timestamp: int) -> None:
-        """Take note of the time that what is put and forwarded gets."""
-        self._now = timestamp
-        self.stream_time = max(self.stream_time, timestamp)
+    def begin(self, timestamp: int, headers: Headers = (), *, by_clock: bool = False) -> None:
+        """Take note of the time that what is put and forwarded gets, and of the headers of what is forwarded. A time
+        ``by_clock`` is no stream time.
+        """
+        self._now, self._headers = timestamp, headers
+        if not by_clock:
+            self.stream_time = max(self.stream_time, timestamp)
         for view in self._views.values():
-            view.now = timestamp
+            view.now, view.record_time = timestamp, self.stream_time if by_clock else timestamp
 
 
 @dataclass
@@ -165,6 +183,7 @@ class Processing:
     dropped: DroppedRecords
     hand_on: Callable[[Any], None] | None = None
     leave_out: Callable[[Any, ConfigError], bool] | None = None
+    clock: Callable[[], int] | None = None
     stops: bool = False
     left: Any = None
     #: Whether records keep their keys: :meth:`Context.forward_value` is for them.
@@ -178,7 +197,7 @@ class Processing:
             self._context = Context(
                 self.name, {one.spec.name: one.view(stores[one.spec.name]) for one in self.builders}
             )
-            self._context.fixed_key = self.fixed_key
+            self._context.fixed_key, self._context.clock = self.fixed_key, self.clock or now_ms
             self._processor = calling(self._made, self.name, Record(None, None, -1))
 
     def _made(self) -> Processor:
@@ -193,7 +212,7 @@ class Processing:
         late = self._late(stores)
         stops = self.stops and self.next_ms is None
         for at, record in enumerate(records(rows, *self.given)):
-            self._context.begin(record.timestamp)
+            self._context.begin(record.timestamp, record.headers)
             self._take_at(rows, at)
             try:
                 calling(self._processor.process, self.name, record, record)
@@ -215,8 +234,13 @@ class Processing:
     def _forwarded(self, rows: Any, parents: list[int]) -> Any:
         """Return what was forwarded as rows; each was made at its parent among ``rows``."""
         forwarded, self._context.forwarded = self._context.forwarded, []
-        keys, values, times = ([row[at] for row in forwarded] for at in range(3))
+        keys, values = [one.key for one in forwarded], [one.value for one in forwarded]
+        times, headers = [one.time for one in forwarded], [one.headers for one in forwarded]
         made = rows_from_results(rows, self.name, keys, values, parents, self.made, times)
+        if "headers" in made.schema.names:
+            made = made.drop_columns(["headers"])
+        if any(headers):
+            made = made.append_column("headers", headers_column(headers))
         if not self.fixed_key:
             return made
         kept = [name for name in ("key", *WINDOW) if name in rows.schema.names]
@@ -230,16 +254,32 @@ class Processing:
     @property
     def next_ms(self) -> int | None:
         """The stream time at which its next punctuator is due, or None."""
-        return min((one.next_ms for one in self._context.punctuators), default=None)
+        return self._next(PunctuationType.STREAM_TIME)
+
+    @property
+    def next_clock_ms(self) -> int | None:
+        """The time by the machine's clock at which its next punctuator is due, or None."""
+        return self._next(PunctuationType.WALL_CLOCK_TIME)
+
+    def _next(self, kind: PunctuationType) -> int | None:
+        return min((one.next_ms for one in self._context.punctuators(kind)), default=None)
 
     def punctuate(self, now: int, row: Any) -> Any:
         """Call the punctuator that is due first. Return what it has forwarded, after this ``row`` of the task."""
-        first = min(self._context.punctuators, key=lambda one: one.next_ms)
-        first.next_ms = now - now % first.interval_ms + first.interval_ms
-        self._context.begin(now)
+        return self._punctuated(PunctuationType.STREAM_TIME, now, row)
+
+    def punctuate_by_clock(self, now: int) -> Any:
+        """Call the punctuator that is due first by the machine's clock. Return what it has forwarded."""
+        row = pa.RecordBatch.from_pydict({"timestamp": timestamps([now])})
+        return self._punctuated(PunctuationType.WALL_CLOCK_TIME, now, row)
+
+    def _punctuated(self, kind: PunctuationType, now: int, row: Any) -> Any:
+        first = min(self._context.punctuators(kind), key=lambda one: one.next_ms)
+        first.next_ms += ((now - first.next_ms) // first.interval_ms + 1) * first.interval_ms
+        self._context.begin(now, by_clock=kind is PunctuationType.WALL_CLOCK_TIME)
         self._context.scheduled = True
         self._take_at(row, 0)
-        origin = (row[name][0].as_py() if name in row.schema.names else None for name in ORIGIN)
+        origin: list[Any] = [row[name][0].as_py() if name in row.schema.names else None for name in ORIGIN]
         calling(first.call, self.name, Record(None, None, now, *origin), now)
         self._context.scheduled = False
         return self._forwarded(row, [0] * len(self._context.forwarded))

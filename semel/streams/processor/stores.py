@@ -56,11 +56,13 @@ def _builder(spec: StoreSpec, key: Serde, value: Serde) -> StoreBuilder:
 
 
 class _View:
-    """``now`` is the time of the record that is worked on, in milliseconds: what is put gets it."""
+    """``now`` is the time of the record that is worked on, in milliseconds: what is put gets it. ``record_time`` is the
+    same, and the highest time of the records so far while a function is called by the machine's clock.
+    """
 
     def __init__(self, store: StateStore, key: Serde, value: Serde) -> None:
         self._store, self._key, self._value = store, key, value
-        self.now = 0
+        self.now = self.record_time = 0
 
     def _read(self, keys: list[bytes]) -> list[Any]:
         entries = self._store.get(keys)
@@ -119,7 +121,7 @@ class WindowStore(_View):
         if self._is_expired(window_start):
             self._store.late += 1
             return
-        self._store.saw(self.now)
+        self._store.saw(self.record_time)
         self._write(BY_START.first(window_start) + self._raw(key), value)
 
     def fetch(self, key: Any, window_start: int) -> Any:
@@ -143,11 +145,11 @@ class WindowStore(_View):
         return list(zip(names, map(BY_START.start, keys), self._read(keys), strict=True))
 
     def _between(self, first: int, last: int) -> list[bytes]:
-        first = max(first, self._store.horizon(self.now), 0)
+        first = max(first, self._store.horizon(self.record_time), 0)
         return self._store.keys(BY_START.first(first), BY_START.first(last + 1)) if first <= last else []
 
     def _is_expired(self, window_start: int) -> bool:
-        return window_start < self._store.horizon(self.now)
+        return window_start < self._store.horizon(self.record_time)
 
 
 def _encoded(given: Any, serde: Serde) -> bytes:

@@ -32,12 +32,14 @@ def through_topic(
     return _through(topology, keyed, names, given, topic, window_keys, partitions, numbers)
 
 
-def joined_through(topology: Topology, node: Node, given: tuple[Serde, Serde], window_keys: WindowKeys) -> Source:
-    """Return the node that reads the rows of a node from the topic for its joins: all of them use one topic, and rows
-    without a key are in it.
+def joined_through(
+    topology: Topology, node: Node, given: tuple[Serde, Serde], window_keys: WindowKeys, named: str | None = None
+) -> Source:
+    """Return the node that reads the rows of a node from the topic for its joins: all of them use one topic unless it
+    is ``named``, and rows without a key are in it.
     """
     names = _names(topology)  # later joins take names, too, as in Kafka Streams
-    topic = f"{node.name}-repartition"
+    topic = f"{node.name if named is None else named}-repartition"
     there = (one for one in topology.nodes if isinstance(one, Source) and one.internal and one.topic == topic)
     found = next(there, None)
     if found is not None:

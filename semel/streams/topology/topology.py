@@ -7,6 +7,7 @@ partition.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -19,8 +20,30 @@ from semel.streams.processor.stores import StoreBuilder
 from semel.streams.state.state_store import StateStore, StoreSpec
 from semel.streams.windows.keys import BY_START, WindowKeys
 
-__all__ = ["Node", "Operator", "Sink", "Source", "SubTopology", "TaskOperator", "Topology", "check_topic"]
+__all__ = [
+    "EXTRACTORS",
+    "Extractor",
+    "Node",
+    "Operator",
+    "Sink",
+    "Source",
+    "SubTopology",
+    "TaskOperator",
+    "Topology",
+    "check_extractor",
+    "check_name",
+    "check_topic",
+]
 
+#: Kafka Streams' own: fail, skip, take the highest time of the partition so far, or the machine's clock.
+EXTRACTORS = (
+    "FailOnInvalidTimestamp",
+    "LogAndSkipOnInvalidTimestamp",
+    "UsePartitionTimeOnInvalidTimestamp",
+    "WallclockTimestampExtractor",
+)
+#: One of these, or a function of a record and the highest time of its partition so far.
+Extractor = str | Callable[[Any, int], int]
 #: What a node does with rows: Arrow in, Arrow out.
 Operator = Callable[[Any, Mapping[str, StateStore]], Any]
 
@@ -31,6 +54,8 @@ class TaskOperator(Protocol):
     hand_on: Callable[[Any], None] | None
     #: Leaves out the record of a row at which it has failed, or returns False.
     leave_out: Callable[[Any, ConfigError], bool] | None
+    #: The machine's clock in milliseconds.
+    clock: Callable[[], int] | None
     #: Whether it stops after the row at which it first wants to be called without rows.
     stops: bool
     #: The rows from that one on, if it has stopped.
@@ -45,6 +70,13 @@ class TaskOperator(Protocol):
 
     def punctuate(self, now: int, row: Any) -> Any:
         """Return the rows of one call at ``next_ms``, after this row of the task."""
+
+    @property
+    def next_clock_ms(self) -> int | None:
+        """The time by the machine's clock at which it wants to be called, or None."""
+
+    def punctuate_by_clock(self, now: int) -> Any:
+        """Return the rows of one call at ``next_clock_ms``."""
 
     def __call__(self, rows: Any, stores: Mapping[str, StateStore]) -> Any:
         """Arrow in, Arrow out."""
@@ -86,6 +118,8 @@ class Source(Node):
     internal: bool = False
     of_table: bool = False
     unpack: Callable[[Any], Any] | None = None
+    #: None: the application's.
+    extractor: Extractor | None = None
 
 
 @dataclass(eq=False)
@@ -147,17 +181,25 @@ class Topology:
         #: Whether a batch hands on only the last update of a key, as Kafka Streams does with its cache.
         self.caching = True
         self.handlers = Handlers()
+        #: For sources that name none.
+        self.extractor: Extractor = EXTRACTORS[0]
         self._number = 0
 
-    def name(self, prefix: str) -> str:
-        """Return the next name: ``KSTREAM-FILTER-0000000003``."""
+    def name(self, prefix: str, named: str | None = None) -> str:
+        """Return the next name: ``KSTREAM-FILTER-0000000003``. One that is ``named`` takes a number, too, so that a
+        name changes no others.
+        """
         self._number += 1
-        return f"{prefix}{self._number - 1:010d}"
+        return f"{prefix}{self._number - 1:010d}" if named is None else check_name(named)
 
     def add(self, node: Any) -> Any:
         """Take a node in, after its parents."""
         if isinstance(node, Source):
             self._check_source(node)
+        if any(one.name == node.name for one in self.nodes):
+            raise ConfigError(
+                f"two nodes are named {node.name!r}. Nothing was read. Give each a name of its own.", tag="TOPOLOGY"
+            )
         for spec in node.stores:
             self._check_store(spec, node)
         for parent in node.parents:
@@ -189,10 +231,11 @@ class Topology:
                 tag="TOPOLOGY",
             )
 
-    def stream_source(self, topic: str, key: Serde, value: Serde) -> Source | None:
-        """Return the source of another stream of the topic, with the same serdes, or None."""
+    def stream_source(self, topic: str, key: Serde, value: Serde, extractor: Extractor | None) -> Source | None:
+        """Return the source of another stream of the topic, with the same serdes and extractor, or None."""
         there = (one for one in self.nodes if isinstance(one, Source) and (one.topic, one.internal) == (topic, False))
-        found = (one for one in there if not one.of_table and (one.key, one.value) == (key, value))
+        wanted = (key, value, extractor)
+        found = (one for one in there if not one.of_table and (one.key, one.value, one.extractor) == wanted)
         return next(found, None)
 
     def topic(self, node: Source | Sink) -> str:
@@ -236,6 +279,30 @@ class Topology:
                 lines += _described(node)
             lines.append("")
         return "\n".join(lines)
+
+
+def check_extractor(extractor: Any) -> Any:
+    """Return an extractor, and the name of Kafka Streams' class without its package. Raise :class:`ConfigError` for
+    what is none.
+    """
+    known = extractor.removeprefix("org.apache.kafka.streams.processor.") if isinstance(extractor, str) else extractor
+    if not callable(known) and known is not None and known not in EXTRACTORS:
+        raise ConfigError(
+            f"{extractor!r} is no timestamp extractor. Nothing was read. Give a function of a record and the time of"
+            f" its partition, or one of {', '.join(EXTRACTORS)}.",
+            tag="WRONG_VALUE",
+        )
+    return known
+
+
+def check_name(name: Any) -> str:
+    """Return a name of a node or topic. Raise :class:`ConfigError` for what Kafka does not take in one."""
+    if not isinstance(name, str) or not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", name) or name in (".", ".."):
+        raise ConfigError(
+            f"{name!r} is no name for a node. Nothing was read. Use letters, digits, dots, underscores and dashes.",
+            tag="TOPOLOGY",
+        )
+    return name
 
 
 def check_topic(topic: Any) -> None:

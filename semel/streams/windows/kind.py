@@ -103,6 +103,8 @@ class WindowsOfKey(WindowKind):
     keys_of_store: ClassVar[type[RecordKeys]] = RecordKeys
     #: Whether records without a value are dropped.
     needs_value: ClassVar[bool] = False
+    #: Whether updates have the headers of the records that they were made of.
+    keeps_headers: ClassVar[bool] = True
 
     @property
     @abstractmethod

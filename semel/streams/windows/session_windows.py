@@ -20,6 +20,7 @@ class SessionWindows(WindowsOfKey):
 
     keys: ClassVar[WindowKeys] = WindowKeys(("end", "start"))
     keys_of_store: ClassVar[type[RecordKeys]] = SessionKeys
+    keeps_headers: ClassVar[bool] = False
     gap_ms: int
     grace_ms: int
 

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semel.errors import ConfigError
-from semel.serdes.serde import decode
+from semel.streams.nodes.sources import decoded, now_ms
 from semel.streams.nodes.stateless import to_records
-from semel.streams.rows import first_wrong, joined_batches, misfit, one_by_one, place, times
+from semel.streams.rows import first_wrong, joined_batches, one_by_one, place, times
 from semel.streams.state.state_store import StateStore
 from semel.streams.topology.record_order import RecordOrder
 from semel.streams.topology.topology import Node, Operator, Sink, Source, SubTopology, Topology
@@ -36,7 +36,7 @@ _Arrived = dict[str, list[Any]]
 
 class Task:
     """Works on rows of its sources. ``output`` takes what its sinks write: a topic, and records in Arrow. ``refusal``
-    says why a topic would not take some.
+    says why a topic would not take some. ``clock`` is the machine's, in milliseconds.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class Task:
         stores: Mapping[str, StateStore],
         output: Callable[[str, Any], None],
         refusal: Refusal | None = None,
+        clock: Callable[[], int] = now_ms,
     ) -> None:
         self.id = f"{part.number}_{partition}"
         self.partition = partition
@@ -56,10 +57,11 @@ class Task:
         self._nodes = {node.name: node for node in part.nodes}
         self._sources = {topology.topic(node): node for node in part.sources}
         self._own = {node.name: node.supply() for node in part.nodes if node.supply is not None}
+        self._clock = clock
         self._order = RecordOrder.of(part.nodes)
         self._bad = BadRecords(topology, output, refusal)
         for name, own in self._own.items():
-            own.leave_out = partial(self._bad.failed, name)
+            own.leave_out, own.clock = partial(self._bad.failed, name), clock
         for node in part.nodes:
             if node.name in self._own and node.name in self._order.into:
                 self._own[node.name].hand_on = partial(self._hand_on, node)
@@ -75,6 +77,11 @@ class Task:
         self._own[nodes[0].name].stops = True
         return nodes[0]
 
+    def start(self) -> None:
+        """Make the processors, once the stores have their state. Raises :class:`ConfigError` where one fails."""
+        for one in self._own.values():
+            one.start(self.stores)
+
     def process(self, topic: str, rows: Any) -> None:
         """Send rows of a topic through all nodes after it. Raises :class:`ConfigError` for what a node cannot work on,
         and what stores raise.
@@ -88,8 +95,7 @@ class Task:
         rows = self._read(node, rows)
         if not rows.num_rows:
             return
-        for one in self._own.values():
-            one.start(self.stores)
+        self.start()
         if self._own and (self._stopping is None or self._scheduled):
             for row in one_by_one(rows):
                 self._stream_time = max(self._stream_time, int(times(row)[0]))
@@ -104,7 +110,7 @@ class Task:
     def _read(self, node: Source, rows: Any) -> Any:
         """Return the rows of a source that fit its serialisations, in their types."""
         self._bad.source = rows
-        return _decoded(node, self._bad.readable(node, rows))
+        return decoded(node, self._bad.readable(node, rows))
 
     @property
     def _scheduled(self) -> bool:
@@ -161,6 +167,19 @@ class Task:
                 return
             made = self._own[name].punctuate(self._stream_time, row)
             self._hand_on(self._nodes[name], made)
+
+    @property
+    def next_clock_ms(self) -> int | None:
+        """The time by the machine's clock at which a punctuator is due, or None."""
+        due = (one.next_clock_ms for one in self._own.values())
+        return min((at for at in due if at is not None), default=None)
+
+    def punctuate_by_clock(self) -> None:
+        """Call what is due by the machine's clock, the earliest first."""
+        now, self._bad.source = self._clock(), None
+        while (at := self.next_clock_ms) is not None and at <= now:
+            name = next(name for name, one in self._own.items() if one.next_clock_ms == at)
+            self._hand_on(self._nodes[name], self._own[name].punctuate_by_clock(now))
 
     def close(self) -> None:
         """Close the state. Uncommitted changes are dropped."""
@@ -259,23 +278,5 @@ def _halves(rows: Any) -> tuple[Any, Any]:
 def _records(sink: Sink, rows: Any) -> Any:
     if sink.pack is None:
         return to_records(rows, sink.key, sink.value, sink.window_keys)
-    kept = rows.select([name for name in ("key", "timestamp") if name in rows.schema.names])
+    kept = rows.select([name for name in ("key", "timestamp", "headers") if name in rows.schema.names])
     return to_records(kept.append_column("value", sink.pack(rows)), sink.key, sink.value, sink.window_keys)
-
-
-def _decoded(node: Source, rows: Any) -> Any:
-    """Return the rows in the types of the source's serdes."""
-    columns = {name: rows[name] for name in rows.schema.names if name != "headers"}
-    columns["key"] = _column(rows, "key", node.key)
-    if node.unpack is not None:
-        columns.update(node.unpack(columns.pop("value")))
-    else:
-        columns["value"] = _column(rows, "value", node.value)
-    return pa.RecordBatch.from_pydict(columns)
-
-
-def _column(rows: Any, name: str, serde: Any) -> Any:
-    try:
-        return decode(rows[name], serde)
-    except (ValueError, pa.ArrowException):
-        raise misfit(rows, rows[name], serde, f"the {name}", decode) from None

@@ -8,13 +8,11 @@ is answered, and not before, the changes go into the stores, each with the offse
 from __future__ import annotations
 
 import logging
-import shutil
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,10 +22,11 @@ from semel.errors import ConfigError, Retriable, SemelError
 from semel.read.ranges import id_text
 from semel.steps import StreamsStep, reached
 from semel.streams.metrics import WorkerCounts
+from semel.streams.nodes.sources import TimestampExtraction, now_ms
 from semel.streams.settings import Settings
 from semel.streams.state.backend import DamagedStore
 from semel.streams.state.changelog import restore
-from semel.streams.state.rocks import Rocks
+from semel.streams.state.folders import delete, opened, store_folder, task_ids
 from semel.streams.state.state_store import StateStore, StoreSpec
 from semel.streams.topics import check_partitions, prepare
 from semel.streams.topology.topology import SubTopology, Topology
@@ -108,7 +107,7 @@ class Worker:
             max_poll_interval_ms=settings.max_poll_interval_ms,
             assignors=(self._assignor(),),
             from_earliest=self._plan.repartition,  # what is written there before it is read counts
-            headers=self._topology.handlers.errors_dead_letter_queue_topic_name is not None,
+            headers=True,
             listener=self,
             stopping=self._stop.is_set,
         )
@@ -122,7 +121,7 @@ class Worker:
         """Return the tasks that it works on, and those that it has a folder of."""
         folder = self._settings.state_dir / self._topology.application_id
         there = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-        return _task_ids(task.id for task in self.tasks), _task_ids(there)
+        return task_ids(task.id for task in self.tasks), task_ids(there)
 
     @classmethod
     def run(cls, app: Application, stop: threading.Event) -> None:
@@ -153,18 +152,38 @@ class Worker:
         whether there were rows.
         """
         left = self._commit_at - time.monotonic() if self._processed else self._settings.commit_interval_ms / 1000
+        due = (one.next_clock_ms for one in self.tasks)
+        left = min([left, *((at - now_ms()) / 1000 for at in due if at is not None)])
         rows = self._session.poll(max(left, 0.0))
         check_partitions(self._client, self._topology, self._plan)
         if rows is not None:
             self._work(rows)
+        self._punctuate()
         if self._processed and time.monotonic() >= self._commit_at:
             self.commit()
         return rows is not None
 
-    def _work(self, rows: Any) -> None:
+    def _punctuate(self) -> None:
+        """Call what is scheduled by the machine's clock and due. What it has made is committed with the next commit."""
+        for task in self.tasks:
+            at = task.next_clock_ms
+            if at is None or at > now_ms():
+                continue
+            self._begin()
+            try:
+                task.punctuate_by_clock()
+            except DamagedStore as error:
+                self._throw_away(error)
+                return
+
+    def _begin(self) -> None:
+        """Take note that there is something to commit."""
         if not self._processed:
             self._processed = True
             self._commit_at = time.monotonic() + self._settings.commit_interval_ms / 1000
+
+    def _work(self, rows: Any) -> None:
+        self._begin()
         topic, index = rows["topic"][0].as_py(), rows["partition"][0].as_py()
         began = time.monotonic()
         try:
@@ -226,7 +245,7 @@ class Worker:
     def _send_output(self) -> None:
         output, self._output, self._rows = self._output, defaultdict(list), 0
         for topic, batches in output.items():  # where the transaction is lost, all is forgotten in the middle of this
-            tables = [pa.Table.from_batches([batch]) for batch in batches]  # dead letters have headers
+            tables = [pa.Table.from_batches([batch]) for batch in batches]  # some have headers
             self._session.send(topic, pa.concat_tables(tables, promote_options="default"), wait=False)
 
     def _send_changes(self) -> dict[TopicPartition, StateStore]:
@@ -265,7 +284,17 @@ class Worker:
         """How rows are handed out: those of a task by time, and as many as are worked on before it is time to look at
         the clock.
         """
-        return RowOrder(lambda partition: self._pace(partition[0]).rows, self._task_of, self._settings.max_task_idle_ms)
+        return RowOrder(
+            lambda partition: self._pace(partition[0]).rows,
+            self._task_of,
+            self._settings.max_task_idle_ms,
+            self._extraction,
+        )
+
+    def _extraction(self, partition: TopicPartition) -> TimestampExtraction:
+        sources = self._plan.parts[partition[0]].sources
+        source = next(one for one in sources if self._topology.topic(one) == partition[0])
+        return TimestampExtraction(self._topology, source)
 
     def _task_of(self, partition: TopicPartition) -> tuple[str, int]:
         """Return the task that reads a partition, and the place of its source in the topology."""
@@ -291,7 +320,7 @@ class Worker:
             self._open_tasks(partitions)
         except DamagedStore as error:
             self.abandoned()
-            _delete(error)
+            delete(error)
             self._open_tasks(partitions)
 
     def _open_tasks(self, partitions: Collection[TopicPartition]) -> None:
@@ -314,6 +343,8 @@ class Worker:
         self._counts.restored += restore(
             self._client, stores, {(topic, one.partition) for topic, one in changelogs if one.id in read}
         )
+        for task in opened.values():
+            task.start()
 
     def _new_task(self, part: SubTopology, index: int) -> Task:
         stores = {spec.name: self._open_store(spec, part, index) for spec in part.stores}
@@ -327,16 +358,16 @@ class Worker:
     def _open_store(self, spec: StoreSpec, part: SubTopology, index: int) -> StateStore:
         folder = store_folder(self._settings, self._topology.application_id, f"{part.number}_{index}", spec.name)
         try:
-            return _opened(spec, folder)
+            return opened(spec, folder)
         except DamagedStore as error:
-            _delete(error)
-        return _opened(spec, folder)
+            delete(error)
+        return opened(spec, folder)
 
     def _throw_away(self, error: DamagedStore) -> None:
         """Abort, delete the store that cannot be read, and begin again: it is restored from its changelog."""
         self._session.abort(f"a store is damaged: {error}")
         self.abandoned()
-        _delete(error)
+        delete(error)
 
     def close(self) -> None:
         """Abort what was not committed, close all tasks, and leave the group."""
@@ -347,32 +378,8 @@ class Worker:
             self._client.close()
 
 
-def _opened(spec: StoreSpec, folder: Path) -> StateStore:
-    rocks = Rocks(folder)
-    try:
-        return StateStore(spec, rocks)
-    except DamagedStore:  # found by its first read: left open, the folder would stay locked
-        rocks.close()
-        raise
-
-
-def _task_ids(names: Iterable[str]) -> list[tuple[int, int]]:
-    found = (name.split("_") for name in sorted(names))
-    return [(int(pair[0]), int(pair[1])) for pair in found if len(pair) == 2 and all(map(str.isdecimal, pair))]
-
-
-def store_folder(settings: Settings, application_id: str, task: str, store: str) -> Path:
-    """Return the folder of a store: ``state.dir``/application.id/task/rocksdb/store."""
-    return settings.state_dir / application_id / task / "rocksdb" / store
-
-
 def _with_partition(changes: pa.Table, index: int) -> pa.Table:
     return changes.append_column("partition", pa.array(np.full(changes.num_rows, index, np.int32)))
-
-
-def _delete(error: DamagedStore) -> None:
-    log.warning("a store cannot be read; it is thrown away, and restored from its changelog: %s", error)
-    shutil.rmtree(error.folder, ignore_errors=True)
 
 
 def _polling_often(settings: Settings) -> Any:

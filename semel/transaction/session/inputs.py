@@ -28,27 +28,40 @@ def each_for_itself(partition: TopicPartition) -> tuple[Hashable, int]:
     return partition, 0
 
 
+def as_they_are(_: TopicPartition) -> Callable[[Any], Any]:
+    """Return what leaves the rows of a partition as they are."""
+    return lambda rows: rows
+
+
 @dataclass(frozen=True)
 class RowOrder:
     """How rows are handed out.
 
     ``max_rows`` is asked before each batch how many rows of a partition it may have. ``task`` returns the task of a
     partition, and its place there: of equal timestamps the lowest place is first. ``max_idle_ms`` is for a partition
-    that is read to its end: -1 never waits, not for known rows either.
+    that is read to its end: -1 never waits, not for known rows either. ``reading`` returns what the rows of a partition
+    go through when they are read; the position passes over rows that it leaves out.
     """
 
     max_rows: Callable[[TopicPartition], int]
     task: Callable[[TopicPartition], tuple[Hashable, int]] = each_for_itself
     max_idle_ms: int = 0
+    reading: Callable[[TopicPartition], Callable[[Any], Any]] = as_they_are
 
 
 class Input:
     """The rows of one partition. A position counts when its rows are handed out."""
 
     def __init__(
-        self, partition: TopicPartition, positions: MutableMapping[TopicPartition, int], *, headers: bool
+        self,
+        partition: TopicPartition,
+        positions: MutableMapping[TopicPartition, int],
+        *,
+        headers: bool,
+        read: Callable[[Any], Any] = lambda rows: rows,
     ) -> None:
         self.partition = partition
+        self._read = read
         self._positions, self._headers = positions, headers
         self._answers: deque[Taken] = deque()
         self._batches: Iterator[tuple[Any, int]] = iter(())
@@ -73,7 +86,7 @@ class Input:
         while self._rows is None or self._first == self._rows.num_rows:
             batch = next(self._batches, None)
             if batch is not None:
-                self._rows, self._end, self._first = *batch, 0
+                self._rows, self._end, self._first = self._read(batch[0]), batch[1], 0
                 continue
             self._rows = None
             if self._answers and self._begun:

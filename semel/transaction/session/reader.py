@@ -110,7 +110,10 @@ class SessionReader:
             headers=self._headers,
             advice=ADVICE,
         )
-        inputs = {partition: Input(partition, self._positions, headers=self._headers) for partition in self._positions}
+        inputs = {
+            partition: Input(partition, self._positions, headers=self._headers, read=self._order.reading(partition))
+            for partition in self._positions
+        }
         tasks = self._tasks(inputs)
         for taken in reader.answers(idle=True):
             for rows in taken:

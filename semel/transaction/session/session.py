@@ -282,6 +282,7 @@ class Session:
         self._used = False
         if not offsets and not self._producer.open:
             return True
+        offsets = offsets or dict(self._read)  # without one, the group would not fence rows that were sent
         # the heartbeat may have lost the membership meanwhile: an offset without a member would not be fenced at all
         if not self._is_still(assigned):
             self._abandon("the group continues without this member")

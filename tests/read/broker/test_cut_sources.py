@@ -19,6 +19,7 @@ from tests.read.support.source_runs import Run, add, numbers, texts
 from tests.support.other_client import delete, produce
 from tests.support.topics import create
 from tests.support.truncate_log import cut_log
+from tests.support.waiting import wait_for
 
 _numbers = count()
 LOST = r"\[20, 30\): the log was cut at 20 and written again"
@@ -186,8 +187,14 @@ def test_a_topic_that_is_deleted_behind_an_election_is_named(fragile: Sandbox, t
     cut_log(fragile, (topic, 0), batches=0)
     last = run(list(query.log), available_now=True)
     delete(fragile.bootstrap_servers, topic)
-    with pytest.raises(DataLoss, match=r"\[30, …\): the topic or partition does not exist any more"):
+
+    def never() -> bool:
         last.plan()
+        return False
+
+    # a broker lists no such topic a moment before its partition is closed: until then it answers for it
+    with pytest.raises(DataLoss, match=r"\[30, …\): the topic or partition does not exist any more"):
+        wait_for(never, "the end of the partition")
 
 
 def test_what_seemed_to_be_gone_and_is_not_is_no_other_batch(fragile: Sandbox, topic: str, run: Start) -> None:

@@ -1,4 +1,4 @@
-"""Members whose heartbeats ended, and which come back into the generation that they were in."""
+"""Members whose heartbeats ended and which come back into their generation, and one that was removed as it commits."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
+import pytest
 from confluent_kafka import Producer
 
 import semel
+from semel.config import ClientConfig
+from semel.steps import SessionStep, Step
 from semel.testing.history import assert_exactly_once
 from semel.testing.proxy.fault_proxy import FaultProxy
 from semel.transaction.session import Session
+from semel.wire.api import membership
+from semel.wire.client import Client
 from tests.support.topics import create
 from tests.support.waiting import wait_for
 
@@ -112,3 +117,34 @@ def test_what_a_static_follower_had_sent_before_it_polled_too_late_comes_again(s
             assert now is not None
             assert (now.number, now.member, now.assignment) == (before.number, before.member, before.assignment)
         assert_exactly_once(servers, target, source=source, id="json:$.id", timeout=60)
+
+
+@pytest.mark.parametrize("control", [False, True])
+def test_rows_that_were_made_of_none_are_fenced_by_the_group(
+    servers: str, monkeypatch: pytest.MonkeyPatch, control: bool
+) -> None:
+    """Its member is removed from the group after it has looked whether it still is one. In the control no offset goes
+    with the rows, and nothing fences them.
+    """
+    name = f"of-none-{control}"
+    source, target = create(servers, f"{name}-in", PARTITIONS), create(servers, f"{name}-out", PARTITIONS)
+    fill(servers, source, range(10))
+
+    def remove(passed: Step, _: str) -> None:
+        if passed is SessionStep.COMMITTING:
+            monkeypatch.setattr(semel.steps, "_observer", None)
+            member = session._member.generation
+            assert member is not None
+            with Client(ClientConfig.parse({"bootstrap.servers": servers})) as client:
+                membership.leave(client, name, member.member)
+
+    with (
+        semel.Cluster({"bootstrap.servers": servers}) as cluster,
+        cluster.session(name, group=name, topics=[source]) as session,
+    ):
+        wait_for(lambda: (session.poll(1), session.commit(), sum(session.committed.values()) == 10)[2], "all rows", 60)
+        session.send(target, pa.table({"value": [b"1"]}))
+        if control:
+            monkeypatch.setattr(type(session), "_read", property(lambda _: {}))
+        monkeypatch.setattr(semel.steps, "_observer", remove)
+        assert session.commit() is control

@@ -7,6 +7,7 @@ import java.io.InputStreamReader;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -14,6 +15,9 @@ import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.TreeMap;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.common.header.Headers;
+import org.apache.kafka.common.header.internals.RecordHeaders;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.Deserializer;
 import org.apache.kafka.common.serialization.Serde;
@@ -34,6 +38,7 @@ import org.apache.kafka.streams.kstream.KGroupedTable;
 import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.Materialized;
+import org.apache.kafka.streams.kstream.Named;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.Repartitioned;
 import org.apache.kafka.streams.kstream.SessionWindows;
@@ -44,7 +49,9 @@ import org.apache.kafka.streams.kstream.TimeWindowedKStream;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.kstream.internals.SessionWindow;
+import org.apache.kafka.streams.processor.Cancellable;
 import org.apache.kafka.streams.processor.PunctuationType;
+import org.apache.kafka.streams.processor.TimestampExtractor;
 import org.apache.kafka.streams.processor.api.ContextualFixedKeyProcessor;
 import org.apache.kafka.streams.processor.api.FixedKeyRecord;
 import org.apache.kafka.streams.processor.api.Processor;
@@ -52,6 +59,7 @@ import org.apache.kafka.streams.processor.api.ProcessorContext;
 import org.apache.kafka.streams.processor.api.Record;
 import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.Stores;
+import org.apache.kafka.streams.test.TestRecord;
 
 /** Reads cases from standard input, one a line, and writes what Kafka Streams' own test driver answers to each. */
 @SuppressWarnings({"unchecked", "rawtypes"})
@@ -135,12 +143,18 @@ public class Answers {
         ObjectNode answers = JSON.createObjectNode();
         ObjectNode topics = answers.putObject("topics");
         ObjectNode changelogs = answers.putObject("changelogs");
-        try (TopologyTestDriver driver = new TopologyTestDriver(builder.build(), properties)) {
+        try (TopologyTestDriver driver =
+                new TopologyTestDriver(builder.build(), properties, Instant.ofEpochMilli(one.path("clock").asLong()))) {
             Map<String, TestInputTopic<Object, Object>> inputs = new HashMap<>();
             for (JsonNode record : one.get("records")) {
+                if (record.get(0).isNull()) {
+                    driver.advanceWallClockTime(millis(record.get(3)));
+                    continue;
+                }
                 String topic = record.get(0).asText();
                 inputs.computeIfAbsent(topic, name -> driver.createInputTopic(name, TEXT, TEXT))
-                        .pipeInput(text(record.get(1)), number(record.get(2)), record.get(3).asLong());
+                        .pipeInput(new TestRecord<>(text(record.get(1)), number(record.get(2)),
+                                headers(record.path(4)), record.get(3).asLong()));
             }
             for (String topic : driver.producedTopicNames()) {
                 var output = driver.createOutputTopic(topic, new ByteArrayDeserializer(), new ByteArrayDeserializer());
@@ -164,12 +178,39 @@ public class Answers {
                                 row.add(shown(header.value()));
                             }
                         }
+                        if (one.has("clock")) {
+                            ArrayNode pairs = row.addArray();
+                            record.headers().forEach(header -> pairs.addArray().add(header.key()).add(shown(header.value())));
+                        }
                         rows.add(row);
                     }
                 }
             }
         }
         return answers;
+    }
+
+    private static Headers headers(JsonNode pairs) {
+        RecordHeaders made = new RecordHeaders();
+        pairs.forEach(pair -> made.add(pair.get(0).asText(),
+                pair.get(1).isNull() ? null : pair.get(1).asText().getBytes(StandardCharsets.ISO_8859_1)));
+        return made;
+    }
+
+    /** The value is the time: doubled, or too early where it is a multiple of 7, or the latest time without one. */
+    public static class ByValue implements TimestampExtractor {
+        public long extract(ConsumerRecord<Object, Object> record, long partitionTime) {
+            if (record.value() == null) {
+                return partitionTime;
+            }
+            long value = (Long) record.value();
+            return value % 7 == 0 ? -1 : record.timestamp() / 2 + value;
+        }
+    }
+
+    private static Consumed<Object, Object> consumed(JsonNode step) {
+        Consumed<Object, Object> consumed = Consumed.with(TEXT, TEXT);
+        return step.has("extractor") ? consumed.withTimestampExtractor(new ByValue()) : consumed;
     }
 
     private static ArrayNode shown(byte[] key, byte[] value, long timestamp) {
@@ -197,8 +238,8 @@ public class Answers {
                 ? (KStream<Object, Object>) made.get(step.get("of").asInt()) : null;
         switch (step.get("op").asText()) {
             case "stream" -> made.put(id, builder.stream(
-                    step.has("topics") ? topics(step.get("topics")) : List.of(name), Consumed.with(TEXT, TEXT)));
-            case "table" -> made.put(id, builder.table(step.get("topic").asText(), Consumed.with(TEXT, TEXT), kept(name)));
+                    step.has("topics") ? topics(step.get("topics")) : List.of(name), consumed(step)));
+            case "table" -> made.put(id, builder.table(step.get("topic").asText(), consumed(step), kept(name)));
             case "filter" -> made.put(id, stream.filter((key, value) -> fits(value, n, is)));
             case "filter_not" -> made.put(id, stream.filterNot((key, value) -> fits(value, n, is)));
             case "map_values" -> made.put(id, stream.mapValues(value -> fits(value, n, is) ? null : plus(value, n)));
@@ -245,6 +286,7 @@ public class Answers {
             case "left_join" -> made.put(id, stream.leftJoin((KTable<Object, Object>) made.get(step.get("table").asInt()),
                     Answers::joined, Joined.with(TEXT, TEXT, null)));
             case "meet" -> made.put(id, met(step, stream, (KStream) made.get(step.get("with").asInt())));
+            case "named" -> made.put(id, named(step, stream, name, n));
             case "store" -> builder.addStateStore(
                     Stores.keyValueStoreBuilder(Stores.inMemoryKeyValueStore(name), TEXT, TEXT));
             case "process" -> made.put(id, stream.process(
@@ -323,6 +365,14 @@ public class Answers {
             case "reduce" -> groups.reduce(Answers::added, kept(store));
             default -> groups.aggregate(() -> (Object) 100L, (key, value, sum) -> added(sum, value), kept(store));
         };
+    }
+
+    /** A key of one's own, and a count of it: only some of the names are given, the others have numbers. */
+    private KTable named(JsonNode step, KStream<Object, Object> stream, String name, long n) {
+        KStream<Object, Object> chosen = stream.selectKey((key, value) -> chosen(value, n), Named.as(name + "-key"))
+                .filter((key, value) -> true, Named.as(name + "-filter"));
+        Grouped grouped = step.path("is").asLong() == 0 ? Grouped.with(TEXT, TEXT) : Grouped.with(name, TEXT, TEXT);
+        return chosen.groupByKey(grouped).count(Named.as(name + "-count"));
     }
 
     private KTable tablesJoined(JsonNode step, KTable<Object, Object> left, KTable<Object, Object> right) {
@@ -461,6 +511,8 @@ public class Answers {
         private final long every;
         private ProcessorContext<Object, Object> context;
         private KeyValueStore<Object, Object> store;
+        private Cancellable scheduled;
+        private int calls;
 
         Own(String kind, String name, long every) {
             this.kind = kind;
@@ -474,6 +526,15 @@ public class Answers {
             if (kind.equals("tick")) {
                 context.schedule(Duration.ofMillis(every), PunctuationType.STREAM_TIME, now ->
                         context.forward(new Record<>("tick", now * 1000 + number("n"), now)));
+            }
+            if (kind.equals("clock")) {
+                scheduled = context.schedule(Duration.ofMillis(every), PunctuationType.WALL_CLOCK_TIME, now -> {
+                    context.forward(new Record<>("clock", now * 1000 + number("n"), now));
+                    store.put("n", number("n") + 1);
+                    if (++calls == 3) {
+                        scheduled.cancel();
+                    }
+                });
             }
         }
 

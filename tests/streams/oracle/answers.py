@@ -18,12 +18,13 @@ from semel.streams.worker.task import Task
 from tests.streams.oracle.cases import Case
 from tests.streams.oracle.topologies import build
 
-__all__ = ["BAD", "FILE", "SECOND", "TABLES", "differing", "driven", "judged", "kept", "shown", "text"]
+__all__ = ["BAD", "FILE", "NEW", "SECOND", "TABLES", "differing", "driven", "judged", "kept", "shown", "text"]
 
 FILE = Path(__file__).parent / "answers.jsonl.xz"
 SECOND = Path(__file__).parent / "second.jsonl.xz"
 BAD = Path(__file__).parent / "bad.jsonl.xz"
 TABLES = Path(__file__).parent / "tables.jsonl.xz"
+NEW = Path(__file__).parent / "new.jsonl.xz"
 Answers = dict[str, dict[str, list[Any]]]
 
 
@@ -44,7 +45,7 @@ def _alike(case: Case, answers: Answers) -> Answers:
     """
     answers["changelogs"] = {name: rows for name, rows in answers["changelogs"].items() if "-SUPPRESS-" not in name}
     found = {kind: {name: rows for name, rows in given.items() if rows} for kind, given in answers.items()}
-    newest = max((row[3] for row in case["records"]), default=0)
+    newest = max((row[3] for row in case["records"] if row[0] is not None), default=0)
     topology = build(case["steps"]).topology
     for spec in (spec for node in topology.nodes for spec in node.stores if isinstance(spec.window_keys, RecordKeys)):
         name, oldest = topology.changelog(spec.name), newest - (spec.retention_ms or 0) + 1
@@ -57,8 +58,8 @@ def _alike(case: Case, answers: Answers) -> Answers:
 class _Recording(Driver):
     """Keeps the newest record of each key of the changelogs."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, *given: Any, start_ms: int = 0) -> None:
+        super().__init__(*given, start_ms=start_ms)
         self.changelogs: dict[str, dict[str, list[Any]]] = {}
         #: Where the records of dead letters were read.
         self.places: list[list[Any]] = []
@@ -75,7 +76,8 @@ class _Recording(Driver):
         super()._take(topic, records)
         for row in records.to_pylist() if "headers" in records.schema.names else ():
             context = {header["key"]: text(header["value"]) for header in row["headers"]}
-            self.places.append([context[f"__streams.errors.{name}"] for name in ("topic", "partition", "offset")])
+            if "__streams.errors.topic" in context:
+                self.places.append([context[f"__streams.errors.{name}"] for name in ("topic", "partition", "offset")])
 
     def pipe_together(self, records: Sequence[Sequence[Any]]) -> None:
         """Send records of several topics: to each task those of its topics at once, as a worker does."""
@@ -98,12 +100,19 @@ def driven(case: Case, cuts: Sequence[int] = (), *, together: bool = False) -> A
     """Return what the test driver answers. Records of one topic go together, as many as ``cuts`` say in turn; with
     ``together`` those of other topics, too.
     """
-    driver = _Recording(build(case["steps"], properties={"statestore.cache.max.bytes": 0, **_handlers(case)}))
+    app = build(case["steps"], properties={"statestore.cache.max.bytes": 0, **_handlers(case)})
+    driver = _Recording(app, start_ms=case.get("clock", 0))
     records = case["records"]
     at = turn = 0
     while at < len(records):
+        if records[at][0] is None:
+            driver.advance(records[at][3])
+            at += 1
+            continue
         last, most = at + 1, cuts[turn % len(cuts)] if cuts else 1
-        while last < min(at + most, len(records)) and (together or records[last][0] == records[at][0]):
+        while last < min(at + most, len(records)) and (
+            records[last][0] == records[at][0] or (together and records[last][0] is not None)
+        ):
             last += 1
         if together:
             driver.pipe_together(records[at:last])
@@ -114,6 +123,10 @@ def driven(case: Case, cuts: Sequence[int] = (), *, together: bool = False) -> A
         name: [row for _, row in sorted(rows.items()) if row[1] is not None] for name, rows in driver.changelogs.items()
     }
     topics = {name: list(map(shown, rows)) for name, rows in driver.written.items()}
+    if "clock" in case:
+        for name, rows in driver.written.items():
+            for row, record in zip(topics[name], rows, strict=True):
+                row.append([[key, text(value)] for key, value in record.headers])
     for row, place in zip(topics.get(case.get("letters", ""), ()), driver.places, strict=True):
         row += place
     return _alike(case, {"topics": topics, "changelogs": changelogs})
@@ -126,9 +139,10 @@ def _handlers(case: Case) -> dict[str, str]:
     return {"errors.dead.letter.queue.topic.name": case["letters"], **dict.fromkeys(handlers, "continue")}
 
 
-def _piped(row: Sequence[Any]) -> tuple[Any, Any, Any]:
-    """Return key, value and time. A text is no JSON, and stays as it is."""
-    return row[1], row[2].encode() if isinstance(row[2], str) else row[2], row[3]
+def _piped(row: Sequence[Any]) -> tuple[Any, Any, Any, Any]:
+    """Return key, value, time and headers. A text is no JSON, and stays as it is."""
+    headers = [(key, None if value is None else value.encode("latin-1")) for key, value in (row[4] if row[4:] else ())]
+    return row[1], row[2].encode() if isinstance(row[2], str) else row[2], row[3], headers
 
 
 def shown(record: Record) -> list[Any]:

@@ -264,6 +264,36 @@ class _TableDraft(_WordDraft):
         self.streams.append(_Stream(self.add("to_stream", table), windowed=True, counts=kind == "count"))
 
 
+class _NewDraft(_TableDraft):
+    """A topology with headers, timestamps of its own, functions that the clock calls, and nodes with names."""
+
+    def second(self) -> Sequence[Callable[[], None]]:
+        return (*(self.clock, self.name_nodes) * 6, *super().second()[:20])
+
+    def sources(self) -> None:
+        """Give sources extractors."""
+        super().sources()
+        for step in self.steps:
+            if step["op"] in ("stream", "table") and self.draw.random() < 0.4:
+                step["extractor"] = "value"
+
+    def clock(self) -> None:
+        """Have a processor be called by the clock."""
+        stream = self.open(keyed=True)
+        self.stores.append(self.name("own"))
+        self.steps.append({"op": "store", "name": self.stores[-1]})
+        made = self.add("process", stream, kind="clock", name=self.stores[-1], n=self.draw.randint(3, 12))
+        self.streams.append(_Stream(made, rekeyed=True, processed=True))
+
+    def name_nodes(self) -> None:
+        """Count under names of which only some are given."""
+        stream, name = self.open(counts=False), self.name("named")
+        how = {"n": self.draw.randint(2, 4), "is": self.draw.randrange(2)}
+        table = _Stream(self.add("named", stream, name=name, **how), counts=True)
+        self.tables.append(table)
+        self.streams.append(_Stream(self.add("to_stream", table), counts=True))
+
+
 class _BadDraft(_Draft):
     """A topology whose functions fail at some records, before any aggregation."""
 
@@ -289,12 +319,12 @@ class _BadDraft(_Draft):
                 self.tables.pop()
 
 
-_DRAFTS = {"bad": _BadDraft, "first": _Draft, "second": _WordDraft, "tables": _TableDraft}
+_DRAFTS = {"bad": _BadDraft, "first": _Draft, "new": _NewDraft, "second": _WordDraft, "tables": _TableDraft}
 
 
 def case(seed: int, release: str = "first") -> Case:
     """Return a topology and its records: topic, key, value and time of each. Its words are those of the first release,
-    of the ``second`` one too, or of ``tables`` too.
+    of the ``second`` one too, of ``tables`` too, or the ``new`` ones too.
     """
     draw = random.Random(seed)
     draft = _DRAFTS[release](draw)
@@ -313,6 +343,8 @@ def case(seed: int, release: str = "first") -> Case:
         draft.steps.append({"op": "to", "of": stream.id, "name": f"out{draw.randrange(2)}"})
     _keep_apart(draft.steps)
     records = _records(draft)
+    if release == "new":
+        return {"seed": seed, "steps": draft.steps, "records": _with_headers(draw, records), "clock": 5}
     if release != "bad":
         return {"seed": seed, "steps": draft.steps, "records": records}
     for record in records:
@@ -332,6 +364,22 @@ def _keep_apart(steps: list[dict[str, Any]]) -> None:
     for step in steps if len(parts) > 1 else ():
         if step.get("kind") == "tick":
             step["kind"] = "tally"
+    clocks = [step for step in steps if step.get("kind") == "clock"]
+    for step in clocks[1:] if len(parts) > 1 else ():
+        step["kind"] = "tally"
+
+
+def _with_headers(draw: random.Random, records: list[list[Any]]) -> list[list[Any]]:
+    """Give records headers, and let the clock go on between them."""
+    found: list[list[Any]] = []
+    for record in records:
+        if draw.random() < 0.3:
+            found.append([None, None, None, draw.randint(1, 20)])
+        pairs: list[Any] = [
+            [draw.choice("xy"), draw.choice((None, "", "1", "2"))] for _ in range(draw.choice((0, 0, 1, 2)))
+        ]
+        found.append([*record, pairs])
+    return found
 
 
 def _records(draft: _Draft) -> list[list[Any]]:

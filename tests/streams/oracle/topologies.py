@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from semel.streams import App, Context, EmitStrategy, Processor, Record, Suppressed, stores, windows
+from semel.streams import App, Context, EmitStrategy, Processor, PunctuationType, Record, Suppressed, stores, windows
 from semel.streams.dsl.grouped import GroupedStream
 from semel.streams.dsl.stream import Stream
 from semel.streams.dsl.table import Table
@@ -30,9 +30,13 @@ def add(app: App, steps: Sequence[Step], prefix: str = "") -> None:
     for step in steps:
         kind = step["op"]
         if kind == "stream":
-            made[step["id"]] = app.stream(step.get("topics") or step["name"], key="string", value="json")
+            made[step["id"]] = app.stream(
+                step.get("topics") or step["name"], key="string", value="json", timestamp_extractor=_extractor(step)
+            )
         elif kind == "table":
-            made[step["id"]] = app.table(step["topic"], key="string", value="json", name=step["name"])
+            made[step["id"]] = app.table(
+                step["topic"], key="string", value="json", name=step["name"], timestamp_extractor=_extractor(step)
+            )
         elif kind == "store":
             builders[step["name"]] = stores.key_value(step["name"])
         elif kind == "branch":
@@ -75,6 +79,7 @@ def _made(step: Step, made: Mapping[int, Any], builders: Mapping[str, stores.Sto
         "meet": lambda: _met(step, stream, made[step["with"]]),
         "merge": lambda: stream.merge(made[step["with"]]),
         "repartition": lambda: stream.repartition(name),
+        "named": lambda: _named(step, stream),
         "suppress": lambda: made[step["of"]].suppress(
             Suppressed.until_time_limit(n, max_records=step.get("most")) if n else Suppressed.until_window_closes()
         ),
@@ -90,6 +95,23 @@ def _made(step: Step, made: Mapping[int, Any], builders: Mapping[str, stores.Sto
     }
     result: Stream | Table = makers[kind]()
     return result
+
+
+def _extractor(step: Step) -> Any:
+    return _by_value if "extractor" in step else None
+
+
+def _by_value(record: Record, partition_time: int) -> int:
+    if record.value is None:
+        return partition_time
+    return -1 if record.value % 7 == 0 else record.timestamp // 2 + int(record.value)
+
+
+def _named(step: Step, stream: Stream) -> Table:
+    n, name = step["n"], step["name"]
+    chosen = stream.select_key(lambda record: _chosen(record.value, n), named=f"{name}-key")
+    kept = chosen.filter(lambda record: True, named=f"{name}-filter")
+    return kept.group_by_key(name if step["is"] else None).count(named=f"{name}-count")
 
 
 def _picky(value: int | None, n: int, remainder: int) -> Any:
@@ -246,6 +268,18 @@ class Own(Processor):
         self._store = context.store(self._name)
         if self._kind == "tick":
             context.schedule(self._every, self._tick)
+        if self._kind == "clock":
+            self._calls = 0
+            self._clock = context.schedule(self._every, self._called, PunctuationType.WALL_CLOCK_TIME)
+
+    def _called(self, now: int) -> None:
+        """Cancel after three calls."""
+        self._calls += 1
+        before = self._store.get("n") or 0
+        self.context.forward("clock", now * 1000 + before, timestamp=now)
+        self._store.put("n", before + 1)
+        if self._calls == 3:
+            self._clock.cancel()
 
     def _tick(self, now: int) -> None:
         self.context.forward("tick", now * 1000 + (self._store.get("n") or 0))

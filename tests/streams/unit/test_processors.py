@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from semel.errors import ConfigError, SemelError, Unsupported
+from semel.errors import ConfigError, SemelError
 from semel.streams import App, Context, Processor, PunctuationType, Record, stores
 from semel.streams.state.backend import DamagedStore
 from semel.streams.testing import Driver
@@ -231,8 +231,8 @@ class Wrong(Processor):
     def process(self, record: Record) -> None:
         if record.value == "divide":
             self.context.forward("a", 1 // 0)
-        elif record.value == "clock":
-            self.context.schedule(1, print, PunctuationType.WALL_CLOCK_TIME)
+        elif record.value == "interval":
+            self.context.schedule(0, print, PunctuationType.WALL_CLOCK_TIME)
         elif record.value == "nan":
             self.context.store("s").put("a", float("nan"))
         elif record.value == "none":
@@ -245,7 +245,7 @@ class Wrong(Processor):
     ("value", "error", "said"),
     [
         ("divide", ConfigError, "KSTREAM-PROCESSOR-0000000001 failed at in-0 at offset 0: ZeroDivisionError"),
-        ("clock", Unsupported, "punctuators by the machine's clock are not there yet"),
+        ("interval", ConfigError, "schedules a function each 0 ms"),
         ("none", ConfigError, "the key is None"),
         ("nan", ConfigError, "failed at in-0 at offset 0: ValueError: Out of range float"),
         ("store", ConfigError, "has no store 'other': it was given s"),

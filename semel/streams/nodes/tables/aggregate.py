@@ -140,12 +140,16 @@ class TableAggregate:
         return state, time
 
     def _handed_on(self, rows: Any, keys: Any, entries: Entries, latest: list[int], before: Entries) -> Any:
-        first = {group: at for at, group in reversed(list(enumerate(keys.indices.to_pylist())))}
+        of_group = keys.indices.to_pylist()
+        first = {group: at for at, group in reversed(list(enumerate(of_group)))}
         columns = {
             "key": rows["key"].take(pa.array([first[group] for group in range(len(entries))], pa.int64())),
             **self.fold.columns(entries),
             "timestamp": timestamps(latest),
         }
+        if "headers" in rows.schema.names:
+            last = {group: at for at, group in enumerate(of_group)}
+            columns["headers"] = rows["headers"].take(pa.array([last[at] for at in range(len(entries))], pa.int64()))
         if self.old.sent:
             columns[OLD] = self.fold.columns(before)["value"]
         made = pa.RecordBatch.from_pydict(columns)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from semel.records.varint import pack, read_one, zigzag
 from semel.serdes.serde import Serde, decode, encode
 from semel.streams.nodes.tables.old_values import OLD, with_value, without_old
-from semel.streams.rows import ORIGIN, Record, calling, place, records, returned
+from semel.streams.rows import CARRIED, Record, calling, place, records, returned
 from semel.streams.state.state_store import StateStore
 from semel.streams.topology.topology import Operator
 
@@ -54,7 +54,7 @@ def regrouping(
         }
         taken = pa.array([one[3] for one in changes], pa.int64())
         columns |= {
-            column: rows[column].take(taken) for column in ("timestamp", *ORIGIN) if column in rows.schema.names
+            column: rows[column].take(taken) for column in ("timestamp", *CARRIED) if column in rows.schema.names
         }
         return pa.RecordBatch.from_pydict(columns)
 
