@@ -49,6 +49,15 @@ _SINKS = {
         ("FileStreamSink", "FileStreamSinkConnector", "org.apache.kafka.connect.file.FileStreamSinkConnector"),
         "semel.connect.connectors.sinks.file.FileStreamSink",
     ),
+    **dict.fromkeys(
+        (
+            "SqlSink",
+            "JdbcSinkConnector",
+            "io.confluent.connect.jdbc.JdbcSinkConnector",
+            "io.aiven.connect.jdbc.JdbcSinkConnector",
+        ),
+        "semel.connect.connectors.sinks.sql.SqlSink",
+    ),
 }
 _CONNECTORS = {**_SOURCES, **_SINKS}
 _PLAIN = {

@@ -73,7 +73,7 @@ def open_engine(config: Mapping[str, Any]) -> Engine:
         ) from None
     if engine.dialect.name == "postgresql":
         sa.event.listen(engine, "connect", _in_utc)
-    elif engine.dialect.name == "sqlite" and config["mode"].lower() != "incrementing":
+    elif engine.dialect.name == "sqlite" and config.get("mode", "incrementing").lower() != "incrementing":
         raise ConfigError(
             f"SQLite keeps times as texts of several forms, which do not compare as times. {NOTHING} Use"
             " mode=incrementing.",

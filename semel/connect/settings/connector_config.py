@@ -132,6 +132,8 @@ class ConnectorConfigParser:
         optional = [one for one in shared if one.setting.default is not REQUIRED]
         common = {one.name: self._properties.read(one.name, one.setting) for one in optional}
         own = {key: self._properties.read(key, setting) for key, setting in settings.items()}
+        if is_sink:
+            own["name"] = name  # a target keeps offsets by it
         self._check_unused(common, sink=is_sink)
         key, value = self._converter("key.converter"), self._converter("value.converter")
         sink = read_sink(self._properties, name, common, clients.consumer) if is_sink else None

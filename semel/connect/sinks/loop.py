@@ -134,6 +134,7 @@ class _Loop:
         self._pending = read
         reached(SinkTaskStep.RECORDS_READ, self._name)
         batch = self._batches.batch(read)
+        self._letters.flush()  # a target with its own offsets commits them in put
         self._read += read.rows.num_rows
         backoff = Backoff(_FIRST_RETRY_S, _LONGEST_RETRY_S)
         while True:
@@ -166,6 +167,7 @@ class _Loop:
 
     def _report(self, record: SinkRecord, error: BaseException) -> None:
         self._letters.report(self._pending.rows if self._pending is not None else None, record, error)
+        self._letters.flush()
 
     # ---- partitions
 

@@ -5,11 +5,13 @@ passes on both.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
+from confluent_kafka import Consumer
 from pyspark.sql import SparkSession
 
 from semel.sandbox import Sandbox
@@ -340,5 +342,46 @@ def test_a_sink_and_its_offsets(rest: Rest) -> None:
     wait_for(lambda: out.read_text() == "v0\nv1\nv2\nv1\nv2\n", out.read_text, 60)
     rest.ask("PUT", f"/connectors/{name}/stop")
     rest.wait_states(name, "STOPPED")
+    removed = {"offsets": [{"partition": partition, "offset": None}]}
+    assert rest.ask("PATCH", path, removed) == (200, {"message": done.format("altered")})
+    assert rest.ask("GET", path) == (200, {"offsets": []})
+    with _member(rest.servers, f"connect-{name}", name):
+        for method, body, what in (("PATCH", change, "alter"), ("DELETE", None, "reset")):
+            status, refused = rest.ask(method, path, body)
+            assert f"Failed to {what} consumer group offsets for connector {name}" in refused["message"]
+            assert (status, "zombie sink task" in refused["message"]) == (500, True), refused
     assert rest.ask("DELETE", path) == (200, {"message": done.format("reset")})
     assert rest.ask("GET", path) == (200, {"offsets": []})
+
+
+def test_a_sink_is_paused_restarted_and_deleted(rest: Rest) -> None:
+    name, _ = rest.new()
+    out = rest.folder / f"{name}.out"
+    config = {"connector.class": "FileStreamSinkConnector", "topics": name, "file": str(out)}
+    assert rest.ask("POST", "/connectors", {"name": name, "config": config})[0] == 201
+    rest.wait_states(name, "RUNNING", "RUNNING")
+    produce(rest.servers, name, [{"value": "v0"}])
+    wait_for(lambda: out.exists() and out.read_text() == "v0\n", "a line")
+    wait_for(lambda: rest.ask("GET", f"/connectors/{name}/topics") == (200, {name: {"topics": [name]}}), "its topic")
+    rest.ask("PUT", f"/connectors/{name}/pause")
+    rest.wait_states(name, "PAUSED", "PAUSED")
+    produce(rest.servers, name, [{"value": "v1"}])
+    rest.ask("PUT", f"/connectors/{name}/resume")
+    wait_for(lambda: out.read_text() == "v0\nv1\n", out.read_text)
+    assert rest.ask("POST", f"/connectors/{name}/tasks/0/restart")[0] == 204
+    produce(rest.servers, name, [{"value": "v2"}])
+    wait_for(lambda: out.read_text() == "v0\nv1\nv2\n", out.read_text)
+    assert rest.ask("DELETE", f"/connectors/{name}")[0] == 204
+    assert rest.ask("GET", f"/connectors/{name}")[0] == 404
+
+
+@contextmanager
+def _member(servers: str, group: str, topic: str) -> Iterator[None]:
+    """Be a member of a group meanwhile."""
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": group, "enable.auto.commit": False})
+    consumer.subscribe([topic])
+    wait_for(lambda: (consumer.poll(0.2), consumer.assignment())[1], "an assignment")
+    try:
+        yield
+    finally:
+        consumer.close()
