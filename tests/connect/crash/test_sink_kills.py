@@ -87,6 +87,7 @@ class Rows:
             "max.retries": "1000",
             "consumer.override.max.poll.records": "20",
             "consumer.override.session.timeout.ms": "6000",
+            "consumer.override.max.poll.interval.ms": "6000",  # a task that is held does not hold up the group
             **(more or {}),
         }
         files = {"worker.properties": worker, "sink.properties": sink}
