@@ -137,7 +137,6 @@ class SqlSinkTask(SinkTask):
                     self._report_or_write(connection, table, deleted=deleted)
                 else:
                     self._rows(connection, table, deleted=deleted)
-            reached(SinkTaskStep.ROWS_SENT, name)
         reached(SinkTaskStep.TARGET_COMMITTED, name)
 
     def _parts(self, batch: SinkBatch) -> Iterator[tuple[pa.Table, bool]]:

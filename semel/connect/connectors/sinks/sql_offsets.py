@@ -15,6 +15,7 @@ from sqlalchemy.exc import DBAPIError
 
 from semel.database.dialects import dialect_of
 from semel.errors import Fenced
+from semel.steps import SinkTaskStep, reached
 from semel.wire.metadata import TopicPartition
 
 __all__ = ["TargetOffsets"]
@@ -54,6 +55,7 @@ class TargetOffsets:
         """Raise the claims of partitions, and return the next offset of those that have one."""
         self._claims, offsets = {}, {}
         with self._transaction() as connection:
+            self._dialect.bound_wait(connection)
             for partition in sorted(partitions):  # in one order, so that two tasks cannot lock each other out
                 made = self._dialect.insert(_TABLE).values(**self._key(partition), claim=1)
                 raised = made.on_conflict_do_update(
@@ -94,7 +96,9 @@ class TargetOffsets:
             before = None if row[0] is None else int(row[0])
             yield connection, before
             if before is None or before < end:
+                # last: after a pipeline of rows alone, PostgreSQL may not end the session of a task that froze
                 connection.execute(sa.update(_TABLE).where(claimed).values(next_offset=end))
+            reached(SinkTaskStep.ROWS_SENT, self._connector)
 
     @contextmanager
     def _transaction(self, *, bounded: bool = False) -> Iterator[Connection]:
