@@ -78,8 +78,9 @@ def _incomplete(program: Program, world: World) -> str | None:
     """Somebody has finished the work: all rows are there, nothing is open, and the group agrees with the progress."""
     broker = world.broker
     last_was_done = world.owners[-1] == DONE or program.setting.owners[-1].when is not When.LAST
-    # a group that progress does not show is looked at by whoever writes to it next
-    in_view = program.setting.group and program.setting.group_in_view
+    # a group that progress does not show, or that is not in each transaction, is looked at by whoever writes to it next
+    at_times = program.setting.offsets_at_times
+    in_view = program.setting.group and program.setting.group_in_view and not at_times
     for index in range(OFFSETS + 1 if in_view else OFFSETS):
         for rows in broker.partitions[index].open:
             # of a transaction that was aborted under a producer id that is gone no record tells: its rows hold readers
@@ -94,6 +95,8 @@ def _incomplete(program: Program, world: World) -> str | None:
         return f"loss or duplicate: of {program.setting.rows} rows readers see {visible}"
     offset = broker.partitions[OFFSETS].log
     moved = Fault.STRANGER in _used(program, world)
+    if at_times and not moved and offset and offset[0] > _progress(world):  # it may be behind until its next turn
+        return f"the group's offset is {offset}, beyond the progress, which is {_progress(world)}"
     if in_view and last_was_done and not moved and offset != (_progress(world),):
         return f"the group's offset is {offset}, and the progress is {_progress(world)}"
     return None

@@ -74,11 +74,13 @@ class Held(NamedTuple):
 class Work(NamedTuple):
     """The work of one transaction: rows by output partition, and the position in its progress record.
 
-    Without rows no tickets are cut.
+    Without rows no tickets are cut. ``offsets`` is whether the group's offsets go into it, if there is a group. None
+    means that it is chosen in the transaction.
     """
 
     rows: tuple[tuple[int, tuple[int, ...]], ...]
     position: Position
+    offsets: bool | None = True
 
 
 class Ended(NamedTuple):
@@ -214,7 +216,8 @@ class Owner:
             if code != OK:
                 return (yield from self._abort(held, outputs, early=code != FAILED))
             yield OwnerStep.PROGRESS_WRITTEN
-        if self.group:
+        offsets = yield from self._has_offsets(work)
+        if offsets:
             if OFFSETS not in held.checked:  # the request that follows is the one that adds this partition
                 stop = yield from self.see_markers(held.identity, (OFFSETS,), former=held.former)
                 if stop:
@@ -224,7 +227,13 @@ class Owner:
             if code != OK:
                 return (yield from self._abort(held, outputs, early=code != FAILED))
             yield OwnerStep.OFFSETS_ADDED
-        return (yield from self._commit(held, work, outputs))
+        return (yield from self._commit(held, work, outputs, offsets=offsets))
+
+    def _has_offsets(self, work: Work) -> Part:
+        """Return whether the group's offsets go into a transaction. They are a view, and may come later."""
+        if self.group and work.offsets is None:
+            return (yield Choose((True, False)))
+        return self.group and work.offsets
 
     def _add(self, held: Held, partitions: tuple[int, ...]) -> Part:
         """AddPartitionsToTxn, behind a look at what this ownership adds for the first time."""
@@ -248,7 +257,7 @@ class Owner:
         # it may be mere expiry, of what a lost answer had begun: our own abort tells
         return held if code == OK else (yield from self._abort(held, (), early=True))
 
-    def _commit(self, held: Held, work: Work, outputs: tuple[int, ...]) -> Part:
+    def _commit(self, held: Held, work: Work, outputs: tuple[int, ...], *, offsets: bool) -> Part:
         identity = held.identity
         code, following = yield End(identity, COMMIT, announced=True)
         yield OwnerStep.COMMIT_ANSWERED
@@ -257,7 +266,9 @@ class Owner:
         if code != OK:
             return (yield from self._lost(code))
         newest = Seen(identity, work.position, COMMIT)
-        return Ended(identity, COMMIT, held._replace(identity=following, newest=newest), self._due(outputs))
+        return Ended(
+            identity, COMMIT, held._replace(identity=following, newest=newest), self._due(outputs, offsets=offsets)
+        )
 
     def _abort(self, held: Held, outputs: tuple[int, ...], *, early: bool) -> Part:
         """EndTxn(abort) with our own epoch. 0: we may go on; else another owner is there."""
@@ -267,10 +278,12 @@ class Owner:
             return AGAIN  # it was committed; only taking over brings the next identity
         if code != OK:
             return (yield from self._lost(code))
-        return Ended(held.identity, ABORT, held._replace(identity=following), self._due(outputs), early)
+        return Ended(
+            held.identity, ABORT, held._replace(identity=following), self._due(outputs, offsets=self.group), early
+        )
 
-    def _due(self, outputs: tuple[int, ...]) -> tuple[int, ...]:
-        return (*outputs, PROGRESS, OFFSETS) if self.group else (*outputs, PROGRESS)
+    def _due(self, outputs: tuple[int, ...], *, offsets: bool) -> tuple[int, ...]:
+        return (*outputs, PROGRESS, OFFSETS) if offsets else (*outputs, PROGRESS)
 
     def settle(self, ended: Ended) -> Part:
         """See the markers of a transaction, then skip their epoch. Returns :class:`Held` or :class:`Stop`."""

@@ -57,11 +57,13 @@ class Allowed:
     ``strangers``: owners that do not log have taken the id over. ``lost_markers``: partitions were without a leader.
     ``expired_ids``: the id was quiet for longer than brokers keep it. ``progress_alone``: there were transactions
     without tickets, which pass WRITTEN before PARTITIONS_ADDED: a batch without rows, or a group that somebody else had
-    moved. ``skips_epochs``: whether an owner skips an epoch after a transaction, as on
+    moved. ``offsets_at_times``: some transactions of an id had its group's offsets, and some had not.
+    ``skips_epochs``: whether an owner skips an epoch after a transaction, as on
     brokers before 4.2; or both.
     """
 
     progress_alone: bool = True
+    offsets_at_times: bool = False
     skips_epochs: tuple[bool, ...] = (False,)
     strangers: bool = False
     lost_markers: bool = False
@@ -120,6 +122,7 @@ class Frontier:
             Anybody(
                 Owner(Breaks(), group=group, skips_epochs=allowed.skips_epochs),
                 progress_alone=allowed.progress_alone,
+                offsets_at_times=allowed.offsets_at_times,
             ).routines()
         )
         self._now: set[Situation] = {Situation(Broker(), ())}

@@ -70,6 +70,7 @@ class Query:
         sizes: tuple[int, ...],
         placement_varies: bool = False,
         group_in_view: bool = True,
+        offsets_at_times: bool = False,
         patience: int = 1,
     ) -> None:
         self._owner = owner
@@ -77,6 +78,7 @@ class Query:
         self._sizes = sizes
         self._varies = placement_varies
         self._group_in_view = group_in_view
+        self._offsets = None if offsets_at_times else True
         self._patience = patience
 
     def routines(self) -> dict[str, Routine]:
@@ -170,7 +172,8 @@ class Query:
         for row in range(batch.start, batch.end):
             by_partition.setdefault((row + shift) % 2, []).append(row)
         rows = tuple((index, tuple(by_partition[index])) for index in sorted(by_partition))
-        return Work(rows, Position(run.query, batch.number, batch.end, tuple(sorted(by_partition))))
+        position = Position(run.query, batch.number, batch.end, tuple(sorted(by_partition)))
+        return Work(rows, position, self._offsets)
 
     def _precedence(self, query: int, batch: Batch, held: Held) -> str:
         if self._owner.breaks.no_precedence:

@@ -28,9 +28,10 @@ _WORKS = {
 class Anybody:
     """The routines of an owner that does as it likes between transactions, and keeps to the procedure within."""
 
-    def __init__(self, owner: Owner, *, progress_alone: bool) -> None:
+    def __init__(self, owner: Owner, *, progress_alone: bool, offsets_at_times: bool) -> None:
         self._owner = owner
         self._works = tuple(_WORKS) if progress_alone else ("rows",)
+        self._offsets = None if offsets_at_times else True
 
     def routines(self) -> dict[str, Routine]:
         """Return the routines by name."""
@@ -55,7 +56,7 @@ class Anybody:
 
     def transact(self, held: Held, what: str) -> Steps:
         """One transaction."""
-        ended = yield from self._owner.transact(held, _WORKS[what])
+        ended = yield from self._owner.transact(held, _WORKS[what]._replace(offsets=self._offsets))
         return Goto("settle", (ended,)) if isinstance(ended, Ended) else ended
 
     def leave(self, held: Held) -> Steps:

@@ -47,6 +47,9 @@ SHORT = (
         group=True,
         group_in_view=False,
     ),
+    Setting(
+        "offsets at times, leaderless, crash", _TWO, {_LEADERLESS: 1, _CRASH: 1}, group=True, offsets_at_times=True
+    ),
     Setting("an output that is found later, leaderless, crash", _TWO, {_LEADERLESS: 1, _CRASH: 1}, outputs=(OUT0,)),
     Setting("placement varies, leaderless, crash", _TWO, {_LEADERLESS: 1, _CRASH: 1}, placement_varies=True),
     Setting("one writer, failed task, crash", _TWO, {_FAILS: 1, _CRASH: 1}, group=True, one_writer=True),
@@ -89,6 +92,13 @@ LONG = (
         sizes=(1, 2),
     ),
     Setting("a new checkpoint, leaderless, crash", _NEW_AFTER_CRASH, {_LEADERLESS: 1, _CRASH: 1}),
+    Setting(
+        "offsets at times, leaderless, timeout, crash",
+        _TWO,
+        {_LEADERLESS: 1, _EXPIRES: 1, _CRASH: 1},
+        group=True,
+        offsets_at_times=True,
+    ),
     Setting("one writer, two at once, crash", _AT_ONCE, {_CRASH: 1}, one_writer=True),
     Setting(
         "one writer, late request, leaderless, crash", _TWO, {_LATE: 1, _LEADERLESS: 1, _CRASH: 1}, one_writer=True
@@ -128,6 +138,15 @@ WALKS = (
     Setting("walk: a backup", (*_BACKUP, Start(), _LAST), _ALL_FAULTS, rows=4, sizes=(1, 2), group=True),
     Setting("walk: epochs run out", (*_AT_ONCE, _LAST), _ALL_FAULTS, rows=4, sizes=(1, 2), group=True, last_epoch=4),
     Setting("walk: one writer", (*_AT_ONCE, _LAST), _ALL_FAULTS, rows=3, sizes=(1, 2), group=True, one_writer=True),
+    Setting(
+        "walk: offsets at times",
+        (*_AT_ONCE, _LAST),
+        _ALL_FAULTS,
+        rows=4,
+        sizes=(1, 2),
+        group=True,
+        offsets_at_times=True,
+    ),
     Setting(
         "walk: late markers",
         (*_AT_ONCE, _LAST),

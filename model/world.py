@@ -86,6 +86,7 @@ class Setting:
     sizes: tuple[int, ...] = (1,)
     group: bool = False
     group_in_view: bool = True
+    offsets_at_times: bool = False
     outputs: tuple[int, ...] = (OUT0, OUT1)
     placement_varies: bool = False
     #: One task writes: it adds the partitions that it writes to.
@@ -153,6 +154,7 @@ class Program:
             sizes=setting.sizes,
             placement_varies=setting.placement_varies,
             group_in_view=setting.group_in_view,
+            offsets_at_times=setting.offsets_at_times,
             patience=setting.patience,
         )
         self.routines = Routines(query.routines())

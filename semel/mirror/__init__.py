@@ -3,13 +3,16 @@ with.
 
 A round of a flow is one transaction on the target cluster::
 
-    config -> topics -> positions -> round: plan -> task: fetch, copy, write -> round: prove, segments, commit
+    config -> topics -> positions -> rounds: what is new -> driver_copy, or plan and task: fetch, copy, write
+        -> round: prove, segments, commit
 
 - ``config``: the file: which flows it enables, and what is refused in it.
 - ``flow``: start here: flows side by side, each begun again after what may pass (``tries``). ``session``: a flow
-  between taking over and letting go. ``round``: plans, has it copied, proves and commits.
-- ``task``: a Spark job over the partitions of a round, and what runs in its tasks. ``copy``: what a batch that was
-  fetched becomes: itself with another header, or encoded again. No requests.
+  between taking over and letting go. ``rounds``: what is new, and who copies it. ``round``: one transaction, from its
+  tickets to its commit, with ``group_view``, KIP-656's group.
+- ``driver_copy``: a small round, copied by the driver from a Fetch that waits at the source. ``plan``, ``task``: a
+  larger one, shared out to the tasks of a Spark job. ``share``: the copying with one ticket, for both. ``copy``: what
+  a batch that was fetched becomes: itself with another header, or encoded again. No requests.
 - ``policy``: what a topic is called on the target, and what is never mirrored. ``topic_filter``: the choice of topics
   and groups. ``topics``: target topics are made as the source's are, and follow them.
 - ``positions``: how far each source partition is copied, in the progress record on the target.

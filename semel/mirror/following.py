@@ -16,13 +16,13 @@ from semel.errors import Fenced, Retriable, SemelError
 from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.losses import advice, losses_of, recreated_targets, rows_without_position, targets_gone
 from semel.mirror.positions import OffsetAndEpoch, Positions
-from semel.mirror.round import Ends
 from semel.mirror.stops import WHOLE_TOPIC, Stop, Stops, names_source
 from semel.mirror.topics import MirroredTopic, find, follow, sync_configs, wants, with_limit_read
 from semel.read.data_loss import loss_error
 from semel.read.ranges import id_text
 from semel.steps import MirrorStep, reached
 from semel.transaction.producer import Producer
+from semel.transaction.progress.record import Progress
 from semel.wire.api.offsets import EARLIEST, LATEST, list_offsets
 from semel.wire.client import Client
 from semel.wire.metadata import Topic, TopicPartition
@@ -51,6 +51,8 @@ class TopicFollower:
         #: Something failed since: topics may be gone, or created again, and metadata would show that minutes later.
         self.doubtful = False
         self._left: frozenset[str] = frozenset()
+        #: The newest progress, and the positions in it.
+        self._read: tuple[Progress, Positions] | None = None
         self._followed: float | None = None
         self._tried: float | None = None
         self._synced: float | None = None
@@ -63,7 +65,9 @@ class TopicFollower:
         progress = self._producer.progress
         if progress is None:
             return Positions.begin(self._source.cluster, self._config.policy)
-        return Positions.of(progress, self._id)
+        if self._read is None or self._read[0] is not progress:
+            self._read = progress, Positions.of(progress, self._id)
+        return self._read[1]
 
     @property
     def partitions(self) -> dict[TopicPartition, TopicPartition]:
@@ -79,9 +83,9 @@ class TopicFollower:
         positions = self.positions
         self.stops, self._left = Stops(positions.stopped), positions.left
 
-    def see(self, ends: Ends) -> None:
+    def see(self, ends: Mapping[TopicPartition, int]) -> None:
         """Remember where source partitions end now."""
-        self._seen |= {partition: row.offset for partition, row in ends.items()}
+        self._seen |= ends
 
     def keep_up(self) -> None:
         """Find topics and sync their settings, where that is due."""

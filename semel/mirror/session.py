@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 
 from pyspark.sql import SparkSession
 
@@ -13,21 +12,21 @@ from semel.errors import AbortAndRetry, ConfigError, DataLoss, Retriable, SemelE
 from semel.mirror.background.acls import AclFollower
 from semel.mirror.background.offset_syncs import OffsetSyncWriter
 from semel.mirror.config.flow_config import FlowConfig
-from semel.mirror.following import TopicFollower, is_due
+from semel.mirror.following import TopicFollower
 from semel.mirror.losses import advice, losses_of, positions_lost
 from semel.mirror.metrics import FlowMeter
 from semel.mirror.offsets.groups import GroupFollower, check_checkpoints_topic
 from semel.mirror.offsets.segment_topic import SegmentTopic
 from semel.mirror.offsets.translation import segments_end
+from semel.mirror.plan import Ends
 from semel.mirror.positions import SCOPE, Positions, last_known
 from semel.mirror.resolution import skip_deleted
 from semel.mirror.rights import check_rights
-from semel.mirror.round import Ends, Round, stable_ends
-from semel.mirror.stops import explained, names_source, stops_a_partition
+from semel.mirror.rounds import Rounds
+from semel.mirror.stops import explained, stops_a_partition
 from semel.mirror.tries import Tries
 from semel.read.data_loss import loss_error
 from semel.transaction.producer import Producer
-from semel.transaction.ticket import TicketTopic
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
 
@@ -35,12 +34,6 @@ __all__ = ["Session"]
 
 log = logging.getLogger("semel.mirror")
 
-#: How long nothing is asked when nothing was new.
-_IDLE_S = 0.2
-#: So often at most rounds follow each other that only move the position past aborted rows and markers.
-_EMPTY_S = 1.0
-#: So often all offsets of KIP-656's group are committed again: the broker forgets offsets that are not renewed.
-_GROUP_S = 86_400
 _UNKNOWN, _ROWS_GONE, _OFFSETS_GONE = "OUTCOME_UNKNOWN", "ROWS_GONE", "OFFSETS_GONE"
 _PROGRESS_LOST = "PROGRESS_LOST"
 #: The target may accept other sizes by now than when they were read.
@@ -60,21 +53,22 @@ class Session:
         self._target = Client(ClientConfig.parse(config.target))
         self._producer = Producer(self._target, id, scope=SCOPE)
         self._segments = SegmentTopic(self._target, id)
-        self._segment_ticket: TicketTopic | None = None
         self._groups = GroupFollower(config, id)
         self._acls = AclFollower(config, id)
         self._syncs = OffsetSyncWriter(config, id)
         self._meter = meter
         self._followed = TopicFollower(self._source, self._target, config, id, self._producer)
-        self._group_written: float | None = None
-        #: When the last round ended, if it had no records.
-        self._empty: float | None = None
+        clients = self._source, self._target
+        self._rounds = Rounds(
+            spark, config, id, clients, self._producer, self._followed, self._segments, meter, self._syncs
+        )
 
     def __enter__(self) -> Session:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         try:
+            self._rounds.stop_waiting()
             self._groups.close()
             self._producer.__exit__(kind, error, trace)
         finally:
@@ -109,12 +103,12 @@ class Session:
         wanted: Ends | None = None
         while not self._stop.is_set():
             try:
-                self._ticket_of_segments()  # first: where it cannot be made, the file is wrong, and not one topic
+                self._rounds.prepare()  # first: where that cannot be made, the file is wrong, and not one topic
                 self._followed.keep_up()
                 self._record()
                 if once and wanted is None:
-                    wanted = self._ends()
-                moved = self._copy(self._ends(), wanted)
+                    wanted = self._rounds.ends()
+                moved = self._rounds.next(wanted, self._stop)
             except SemelError as error:
                 self._failed(error, tries)
                 continue
@@ -123,8 +117,7 @@ class Session:
             if not moved and wanted is not None:
                 self._finish()
                 return
-            if not moved:
-                self._stop.wait(_IDLE_S)
+        self._rounds.write_group(now=True)
 
     def _record(self) -> None:
         self._meter.set_stopped(self._followed.stops.found)
@@ -132,6 +125,7 @@ class Session:
 
     def _finish(self) -> None:
         """Let groups, access rights and offset syncs follow up to the end, and raise what has stopped a topic."""
+        self._rounds.write_group(now=True)
         self._acls.follow()
         self._syncs.follow()
         self._groups.follow(checkpoints=self._config.checkpoints_s > 0, sync=self._config.sync_groups_s > 0, own=True)
@@ -215,71 +209,6 @@ class Session:
         if positions is not None:
             positions.check_same_flow(self._source.cluster, self._config.policy)
 
-    # ---- a round
-
-    def _ends(self) -> Ends:
-        positions = self._positions
-        partitions = [p for p in self._followed.partitions if p in positions.at]
-        ends = stable_ends(self._source, partitions, read_committed=self._config.read_committed)
-        self._followed.see(ends)
-        return ends
-
-    def _copy(self, ends: Ends, wanted: Ends | None) -> bool:
-        """Run a round, and after it one for a partition that is tried again. False if there was nothing to copy."""
-        stops = self._followed.stops
-        waits = wanted is None and self._empty is not None and time.monotonic() - self._empty < _EMPTY_S
-        active = {partition: row for partition, row in ends.items() if not stops.has(partition)}
-        done = self._round(wait_for_records=waits).run(active, wanted)
-        at = self._positions.at
-        self._meter.set_lag({p: max(row.offset - at[p].offset, 0) for p, row in ends.items() if p in at})
-        if done is not None:
-            self._meter.add(done.copied, done.times)
-            self._syncs.add(done.runs)
-            self._empty = None if any(count for count, _ in done.copied.values()) else time.monotonic()
-            if is_due(self._group_written, _GROUP_S):
-                self._group_written = time.monotonic()
-        elif wanted is None and is_due(self._group_written, _GROUP_S):
-            self._renew_group()
-        trial = stops.next_trial(ends)
-        if trial is not None:
-            tried = self._round(wait_for_records=False).run({trial: ends[trial]}, wanted)
-            self._followed.clear(trial)
-            if tried is not None:
-                self._meter.add(tried.copied, tried.times)
-                self._syncs.add(tried.runs)
-        return done is not None or trial is not None
-
-    def _renew_group(self) -> None:
-        """Commit KIP-656's group again where nothing was new, with the positions as they are."""
-        positions = self._positions
-        known = {to: positions.at[p].offset for p, to in self._followed.partitions.items() if p in positions.at}
-        if known:
-            with names_source(self._followed.partitions), self._producer.transaction() as txn:
-                txn.send_offsets(known, self._id)
-                txn.commit(positions.progress())
-        self._group_written = time.monotonic()
-
     def _tell_groups(self) -> None:
         if self._producer.progress is not None:
             self._groups.tell(self._positions, segments_end(self._producer.progress, self._segments))
-
-    def _round(self, *, wait_for_records: bool) -> Round:
-        return Round(
-            self._spark,
-            self._config,
-            self._id,
-            self._source,
-            self._producer,
-            self._followed.topics,
-            self._followed.partitions,
-            self._segments,
-            self._ticket_of_segments(),
-            self._positions,
-            is_due(self._group_written, _GROUP_S),
-            wait_for_records,
-        )
-
-    def _ticket_of_segments(self) -> TicketTopic:
-        if self._segment_ticket is None:
-            self._segment_ticket = self._segments.ensure(self._config.replication_factor)
-        return self._segment_ticket

@@ -55,6 +55,9 @@ class Reader:
 
     ``epochs`` are the leader epochs of the last batches before the ranges. With them a leader reports where its log has
     another history. ``advice`` is the way out in the message of a loss, if it differs from that of Spark's source.
+
+    A ``standing`` reader waits for new rows at all leaders, and takes the answers of those that have some. It asks when
+    its caller wants rows, and not while the caller works: so an answer has all that came meanwhile.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class Reader:
         timeout_ms: float | None = None,
         epochs: Mapping[TopicPartition, int] | None = None,
         advice: str = "",
+        standing: bool = False,
     ) -> None:
         if len({one.topic_partition for one in ranges}) < len(ranges):
             raise ValueError("two ranges of one partition: read them one after the other")
@@ -84,6 +88,7 @@ class Reader:
         self._overflow = timestamp_overflow
         self._timeout = (client.config.default_api_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         self._advice = advice
+        self._standing = standing
         last = epochs or {}
         self._pending = {
             one.topic_partition: PartitionCursor(
@@ -118,6 +123,11 @@ class Reader:
         part = self._pending.get(partition)
         return 0 if part is None else part.lag
 
+    @property
+    def log_ends(self) -> dict[TopicPartition, int]:
+        """The end of each partition for a reader of this isolation, as its last answer named it."""
+        return {key: part.log_end for key, part in self._pending.items() if part.log_end is not None}
+
     def check(self, partitions: Collection[TopicPartition]) -> None:
         """Raise :class:`DataLoss` if a topic of these partitions was deleted, or made again: for rows that were read a
         while ago, and that the caller works on now.
@@ -144,13 +154,12 @@ class Reader:
         not change.
 
         With ``idle``, yield an empty list for each empty answer too, for callers with other work. The next request is
-        under way while the caller works.
+        under way while the caller works, unless the reader is a standing one.
         """
         try:
             while self._pending:
                 self._send(patient=self._fetcher.oldest is None)
-                node = self._fetcher.oldest
-                taken = [] if node is None else self._receive(node)
+                taken = [rows for node in self._answering() for rows in self._receive(node)]
                 if taken or idle:
                     yield taken
                 if self._trouble is not None and self._trouble.parts:
@@ -200,7 +209,7 @@ class Reader:
             for part in parts
         }
         # do not wait for rows at one leader while another has rows
-        max_wait = 0 if self._leaders_with_data - {node} else None
+        max_wait = 0 if self._leaders_with_data - {node} and not self._standing else None
         try:
             self._fetcher.send(node, positions, read_committed=self._committed, max_wait_ms=max_wait)
         except Retriable as error:
@@ -210,6 +219,13 @@ class Reader:
             part.node = node
 
     # ---- taking
+
+    def _answering(self) -> list[int]:
+        """Return the leaders whose answers are taken next."""
+        oldest = self._fetcher.oldest
+        if self._standing:
+            return self._fetcher.answered()
+        return [] if oldest is None else [oldest]
 
     def _receive(self, node: int) -> list[Taken]:
         parts = [part for part in self._pending.values() if part.node == node]
@@ -226,7 +242,8 @@ class Reader:
         (self._leaders_with_data.add if taken else self._leaders_with_data.discard)(node)
         if self._trouble is not None and not self._trouble.parts:
             self._trouble = None
-        self._send()
+        if not self._standing:
+            self._send()
         return taken
 
     def _release(self, parts: list[PartitionCursor], began: float) -> None:

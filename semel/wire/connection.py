@@ -22,7 +22,7 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -38,7 +38,7 @@ from semel.wire.flexible import Cursor
 from semel.wire.responses import decode, response_type
 from semel.wire.security import authenticate, refused, secure, send_some
 
-__all__ = ["Buffer", "Connection"]
+__all__ = ["Buffer", "Connection", "readable"]
 
 Buffer = bytes | bytearray | memoryview
 
@@ -286,6 +286,15 @@ class Connection:
         return Retriable(f"the connection broke while {doing} {self.address}: {reason}.{hint}", tag="CONNECTION")
 
     @property
+    def readable(self) -> bool:
+        """True if :meth:`receive` finds an answer, or the beginning of one, without waiting."""
+        return bool(self._early) or _readable(self._socket)
+
+    def fileno(self) -> int:
+        """Return the socket's descriptor, or a negative number once it is closed."""
+        return self._socket.fileno()
+
+    @property
     def waiting(self) -> int:
         """The number of requests without an answer, or with one that was not received yet."""
         return len(self._waiting) + len(self._early)
@@ -312,6 +321,20 @@ class Connection:
         self._socket.close()
         self._waiting.clear()
         self._early.clear()
+
+
+def readable(connections: Sequence[Connection], wait_ms: int) -> list[Connection]:
+    """Wait until an answer comes on one of these connections, for ``wait_ms``. Return all on which one has come. A
+    closed one counts: its answer is an error.
+    """
+    there = [one for one in connections if one.closed or one.readable]
+    if there:
+        return there
+    poll = select.poll()
+    by_descriptor = {one.fileno(): one for one in connections}
+    for descriptor in by_descriptor:
+        poll.register(descriptor, select.POLLIN)
+    return [by_descriptor[descriptor] for descriptor, _ in poll.poll(wait_ms)]
 
 
 def _too_old(frame: memoryview) -> bool:

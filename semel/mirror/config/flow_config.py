@@ -33,7 +33,8 @@ class FlowConfig:
     are looked for once, and the others are 0 where nothing is to be done. ``checkpoints_replication`` is None where the
     file is silent. ``back`` are the topics of the flow in the other direction, where both keep names and that one is
     enabled too. ``skips_deleted``: rows that retention has deleted on the source are passed over. ``copies_heartbeats``
-    holds also where ``topics`` does not name them. ``offset_syncs`` is None where none are written.
+    holds also where ``topics`` does not name them. ``offset_syncs`` is None where none are written. A round of at
+    most ``driver_copies`` offsets is copied by the driver.
     """
 
     policy: ReplicationPolicy
@@ -55,6 +56,7 @@ class FlowConfig:
     skips_deleted: bool = False
     back: TopicFilter | None = None
     offset_syncs: OffsetSyncConfig | None = None
+    driver_copies: int = 10_000
 
     @property
     def title(self) -> str:

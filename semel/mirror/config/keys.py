@@ -82,6 +82,7 @@ FLOW: Final = {
     "sync.group.offsets.enabled": _OFF,
     "sync.group.offsets.interval.seconds": _seconds(60),
     "on.data.loss": Setting(str, "stop", one_of=("stop", "skip")),
+    "driver.copy.max.offsets": Setting(int, 10_000, 0, at_most=INT_MAX),
 }
 #: Read for each cluster, beside its clients' own. A plain one applies to every target.
 CLUSTER: Final = {"exactly.once.source.support": Setting(str, None, one_of=("enabled", "preparing", "disabled"))}

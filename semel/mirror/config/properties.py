@@ -102,6 +102,7 @@ class _File:
             skips_deleted=keys.value(pair, "on.data.loss") == "skip",
             back=self._filter((target, source), "topics") if back else None,
             offset_syncs=self._offset_syncs(pair),
+            driver_copies=keys.value(pair, "driver.copy.max.offsets"),
         )
 
     def _offset_syncs(self, pair: _Pair) -> OffsetSyncConfig | None:

@@ -21,7 +21,7 @@ from kafka.protocol.consumer import FetchRequest
 
 from semel.errors import Retriable
 from semel.wire.client import Client
-from semel.wire.connection import Connection
+from semel.wire.connection import Connection, readable
 from semel.wire.deadline import Deadline
 from semel.wire.flexible import Cursor, varint
 from semel.wire.metadata import TopicPartition
@@ -114,6 +114,16 @@ class Fetcher:
     def oldest(self) -> int | None:
         """The leader whose request has waited longest for an answer, or None."""
         return next(iter(self._asked), None)
+
+    def answered(self) -> list[int]:
+        """Wait until a leader has answered, for ``fetch.max.wait.ms``, and return all that have. If none has, return
+        the :attr:`oldest` one.
+        """
+        if len(self._asked) < 2:
+            return list(self._asked)
+        asked = {self._connections[node]: node for node in self._asked}
+        answered = readable(list(asked), self._client.config.fetch_max_wait_ms)
+        return [asked[connection] for connection in answered] or list(self._asked)[:1]
 
     def asked(self, node: int) -> bool:
         """Return True if a request to ``node`` is under way."""

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from semel import cli
 from semel.config import ClientConfig
-from semel.mirror import session
+from semel.mirror import rounds
 from semel.mirror.offsets.segment_topic import SEGMENTS
 from semel.records.header import BatchHeader, scan
 from semel.sandbox import Sandbox
@@ -160,7 +160,7 @@ def test_aborted_rows_alone_make_few_rounds_and_hold_no_record_up(
     a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With an hour in the place of the second that is between such rounds."""
-    monkeypatch.setattr(session, "_EMPTY_S", 3600)
+    monkeypatch.setattr(rounds, "_EMPTY_S", 3600)
     topic = create(a, "aborting")
     file = mm2(tmp_path, a, b, topic)
     target = f"{alias_of(file)}.{topic}"
@@ -186,7 +186,7 @@ def test_aborted_rows_alone_make_few_rounds_and_hold_no_record_up(
         transactions(a, topic, "a")
         wait_for(partial(has_been_empty, 3), running.said)
         transactions(a, topic, "a")
-        monkeypatch.setattr(session, "_EMPTY_S", 0)
+        monkeypatch.setattr(rounds, "_EMPTY_S", 0)
         wait_for(partial(has_been_empty, 4), running.said)
     assert running.failed == []
     assert records(b, target) == records(a, topic)

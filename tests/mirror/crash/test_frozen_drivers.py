@@ -13,7 +13,7 @@ from semel.sandbox import Sandbox
 from semel.steps import MirrorStep, ParticipantStep, Step
 from semel.testing.crash import Action, CrashPlan, CrashPoint
 from semel.testing.spark.spark_cluster import LOCAL, SparkCluster
-from tests.mirror.support.harness import alias_of, copy_once, mm2, produce, program, records, unique
+from tests.mirror.support.harness import DRIVER, EXECUTORS, alias_of, copy_once, mm2, produce, program, records, unique
 from tests.support import topics
 from tests.support.waiting import PATIENCE_S
 
@@ -27,10 +27,10 @@ def log_end(sandbox: Sandbox, topic: str) -> int:
     return int(admin.list_offsets({at: OffsetSpec.latest()})[at].result(30).offset)
 
 
-def thaws(a: Sandbox, b: Sandbox, spark: SparkSession, directory: Path, step: Step) -> None:
+def thaws(a: Sandbox, b: Sandbox, spark: SparkSession, directory: Path, step: Step, by: str) -> None:
     topic = topics.create(a.bootstrap_servers, unique("frozen"), 1)
     produce(a, topic, [{"value": f"{i}"} for i in range(ROWS)])
-    file = mm2(directory, a, b, topic, emit__checkpoints__enabled="false")
+    file = mm2(directory, a, b, topic, emit__checkpoints__enabled="false", driver__copy__max__offsets=by)
     target = f"{alias_of(file)}.{topic}"
     point = CrashPoint(step, 1, Action.STOP)
     plan = CrashPlan(directory / "plan", point)
@@ -55,10 +55,11 @@ def thaws(a: Sandbox, b: Sandbox, spark: SparkSession, directory: Path, step: St
 def test_a_driver_that_thaws_after_its_proof_writes_nothing(
     a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path
 ) -> None:
-    thaws(a, b, spark, tmp_path, MirrorStep.PROVEN)
+    thaws(a, b, spark, tmp_path, MirrorStep.PROVEN, DRIVER)
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize("by", [DRIVER, EXECUTORS])
 @pytest.mark.parametrize(
     "step",
     [
@@ -74,6 +75,6 @@ def test_a_driver_that_thaws_after_its_proof_writes_nothing(
     ids=str,
 )
 def test_a_driver_or_worker_that_thaws_writes_nothing(
-    a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path, step: Step
+    a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path, step: Step, by: str
 ) -> None:
-    thaws(a, b, spark, tmp_path, step)
+    thaws(a, b, spark, tmp_path, step, by)

@@ -25,6 +25,8 @@ from tests.support.waiting import PATIENCE_S
 #: Key, value, headers and milliseconds of a record.
 Record = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes | None]], int]
 IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+#: Up to how many offsets the driver copies a round itself (``driver.copy.max.offsets``): all of them, or none.
+DRIVER, EXECUTORS = "1000000", "0"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _numbers = count(1)
 log = logging.getLogger("semel.mirror")

@@ -15,10 +15,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from kafka.protocol.metadata import ApiVersionsRequest
 from typer.testing import CliRunner
 
 import semel
 from semel import cli
+from semel.config import ClientConfig
 from semel.sandbox import Secured
 from semel.wire import connection as wire
 from semel.wire import oauth, security
@@ -58,6 +60,23 @@ def test_a_session_with_a_token(cluster: SecuredKafka) -> None:
                     assert session.commit()
                     left -= batch.num_rows
     assert sorted(values(cluster.kafka.bootstrap_servers, target)) == sorted(rows)
+
+
+def test_the_connection_on_which_an_answer_comes_is_seen_through_tls(cluster: SecuredKafka) -> None:
+    login = cluster.login("SCRAM-SHA-512", "alice", PASSWORD, "SASL_SSL")
+    host, port = login["bootstrap.servers"].split(":")
+    one, two = (wire.Connection(host, int(port), ClientConfig.parse(login)) for _ in range(2))
+    try:
+        assert wire.readable([one, two], 0) == []
+        for asked in (two, one):
+            asked.send(ApiVersionsRequest(), 0)
+            assert wire.readable([one, two], 60_000) == [asked]
+            asked.receive()
+            assert wire.readable([one, two], 0) == []
+    finally:
+        one.close()
+        two.close()
+    assert wire.readable([one, two], 0) == [one, two]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""Spark 4.0: classes lie in other packages, ``repartitionById`` is missing, and a stream's writer is handed rows.
+"""Spark 4.0: classes lie in other packages, ``repartitionById`` is missing, a stream's writer is handed rows, and
+nobody validates that each store of state was committed.
 
 Spark sends a row to the task that its hash names, Murmur3 modulo the number of tasks. So each task has a number whose
 hash leads to it, and rows are repartitioned by it. A given number of tasks is kept, whatever adaptive execution does.
@@ -30,6 +31,7 @@ class Spark40(Spark41):
     domain_sockets: ClassVar[str | None] = None
     streams_arrow: ClassVar[bool] = False
     python_state: ClassVar[str] = "TransformWithStateInPandas"
+    validates_state: ClassVar[bool] = False
     local_checkpoints: ClassVar[str] = f"{_STREAMING}.FileSystemBasedCheckpointFileManager"
 
     def repartition_by_slot(self, df: DataFrame, tasks: int, slot: str) -> DataFrame:

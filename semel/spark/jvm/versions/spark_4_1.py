@@ -1,4 +1,4 @@
-"""Spark 4.1: sources have no names and are known by position, readers get no limits, and state is not validated."""
+"""Spark 4.1: sources have no names and are known by position, and readers get no limits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ __all__ = ["VERSION", "Spark41"]
 class Spark41(Spark42):
     """Spark 4.1."""
 
-    validates_state: ClassVar[bool] = False
     reports_latest: ClassVar[bool] = False
     limits_each_batch: ClassVar[bool] = False
 

@@ -80,7 +80,8 @@ def test_before_sources_are_known_by_position(version: Spark43) -> None:
     nothing = SimpleNamespace()
     assert version.source_keys(nothing, ["a", "b"]) == ["0", "1"]
     assert version.source_name(nothing) is None
-    assert not any((version.validates_state, version.limits_each_batch, version.reports_latest))
+    assert not any((version.limits_each_batch, version.reports_latest))
+    assert version.validates_state == (not isinstance(version, Spark40)), "since 4.1"
 
 
 # ---- 4.0: rows to tasks without repartitionById
