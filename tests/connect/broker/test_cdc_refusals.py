@@ -18,7 +18,7 @@ from tests.support.waiting import wait_for
 
 @pytest.fixture(scope="module")
 def logical() -> Iterator[Postgres]:
-    with Postgres(wal_level="logical", max_replication_slots="40", wal_sender_timeout="1s") as server:
+    with Postgres(wal_level="logical", max_replication_slots="40", wal_sender_timeout="5s") as server:
         yield server
 
 
