@@ -15,6 +15,7 @@ far it got, in one Kafka transaction.
 ``stores``               its three topics, in its own formats
 ``tasks``                a source's side on the executor: from a poll to a transaction
 ``sinks``                a sink's side: from its group's records to the target, and to the commit of their offsets
+``task_report``          what a task of either kind reports to its worker
 ``columns``              columns of Arrow from a database's values, each as if it stood alone
 ``converters``           values to bytes, by the data model of ``semel.serdes.schemas``
 ``registry_converters``  converters that register schemas: Avro, JSON Schema, Protobuf

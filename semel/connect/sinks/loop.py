@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Mapping
-from typing import Any
 
 from semel.config import ClientConfig
 from semel.connect.settings.clients import consumer_client
@@ -22,6 +21,7 @@ from semel.connect.sink_api import SinkContext, SinkRecord, SinkTask
 from semel.connect.sinks.batches import Batches
 from semel.connect.sinks.dead_letters import DeadLetters
 from semel.connect.sinks.reader import GroupReader, ReadBatch
+from semel.connect.task_report import TaskReport
 from semel.errors import ConfigError, Fenced, Retriable
 from semel.processes.process import Process
 from semel.steps import SinkTaskStep, reached
@@ -74,7 +74,7 @@ class _Loop:
         self._batches = Batches(config, number, self._letters.take)
         self._reader = GroupReader(client, config.sink, self)
         self._context = SinkContext()
-        self._records = self._read = self._commits = 0
+        self._records = self._read = self._batches_put = self._commits = 0
         self._topics: set[str] = set()
         self._told = self._committed_at = time.monotonic()
         #: The newest offsets that were committed.
@@ -151,6 +151,7 @@ class _Loop:
         self._letters.flush()
         self._pending = None
         self._records += batch.num_rows
+        self._batches_put += 1
         self._topics.add(read.partition[0])
         reached(SinkTaskStep.RECORDS_PUT, self._name)
 
@@ -224,5 +225,12 @@ class _Loop:
     def _tell(self, *, now: bool) -> None:
         if now or time.monotonic() - self._told >= _TELL_S:
             self._told = time.monotonic()
-            counts: dict[str, Any] = {"records": self._records, "polled": self._read, "commits": self._commits}
-            self._process.tell({**counts, "open_ms": None, "topics": sorted(self._topics)})
+            report = TaskReport(
+                records=self._records,
+                polls=self._batches_put,
+                polled=self._read,
+                commits=self._commits,
+                open_ms=None,
+                topics=sorted(self._topics),
+            )
+            self._process.tell(report.message())
