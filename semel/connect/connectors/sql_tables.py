@@ -41,7 +41,7 @@ _WRITERS = """
 
 def open_engine(config: Mapping[str, Any]) -> Engine:
     """Return an engine for ``connection.url``, without a connection. Raise :class:`ConfigError` for a bad URL."""
-    with needs_extras("SqlSource", "database", NOTHING):
+    with needs_extras("a connector of SQL", "database", NOTHING):
         import sqlalchemy as sa
         from sqlalchemy.exc import ArgumentError, NoSuchModuleError
     text = config["connection.url"]

@@ -96,7 +96,7 @@ class TargetOffsets:
             before = None if row[0] is None else int(row[0])
             yield connection, before
             if before is None or before < end:
-                # last: after a pipeline of rows alone, PostgreSQL may not end the session of a task that froze
+                # last: after rows by executemany PostgreSQL would not end the session of a task that froze
                 connection.execute(sa.update(_TABLE).where(claimed).values(next_offset=end))
             reached(SinkTaskStep.ROWS_SENT, self._connector)
 
