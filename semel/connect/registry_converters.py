@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -22,6 +23,7 @@ from semel.serdes.avro.options import AvroOptions
 from semel.serdes.avro.reader import rewritten
 from semel.serdes.avro.writer import AvroWriter
 from semel.serdes.columns import whole
+from semel.serdes.json_read import Run
 from semel.serdes.json_schema.schema import JsonSchemaOptions
 from semel.serdes.json_schema.writer import JsonSchemaWriter
 from semel.serdes.protobuf.schema import ProtobufOptions
@@ -32,6 +34,7 @@ from semel.serdes.registry.settings import RegistrySettings, read_registry
 from semel.serdes.schemas.arrow import schema_of
 from semel.serdes.schemas.schema import Schema
 from semel.serdes.unfit import Mismatch
+from semel.settings import not_yet
 from semel.settings.fields import read_fields, table_of
 
 __all__ = ["REGISTRY_CONVERTERS", "registry_converter"]
@@ -108,7 +111,15 @@ def registry_converter(name: str, options: Mapping[str, str], setting: str) -> C
     settings = read_registry(options, prefix, own)
     chosen = made.options(**read_fields(made.options, options, prefix=prefix))
     parts = _Parts(made, settings, chosen, is_key=setting.startswith("key."))
-    return Converter(made.converter, made.form, parts.column, parts.value)
+    return Converter(made.converter, made.form, parts.column, parts.value, partial(_reads_not_yet, made.converter))
+
+
+def _reads_not_yet(converter: str, _column: Any, part: str) -> list[Run]:
+    raise not_yet(
+        f"reading by {converter} in a sink",
+        f"Use another {part}.converter, or read the topic by semel.streams, which has a serde for it.",
+        "The record was not put into the target.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
