@@ -17,10 +17,11 @@ import pyarrow as pa
 
 from semel.errors import ConfigError
 from semel.serdes.json import write_json
-from semel.serdes.json_read import Run, read_envelopes, read_plain
+from semel.serdes.json_read import read_envelopes, read_plain
 from semel.serdes.json_value import JsonForm, json_text, json_value, schema_text
 from semel.serdes.numbers import NUMBERS as KINDS
 from semel.serdes.schemas import Schema
+from semel.serdes.schemas.runs import Run
 from semel.serdes.text import as_bytes, bytes_value, checked_text, encoded, text_value, write_bytes, write_text
 from semel.serdes.unfit import Mismatch, MixedTypes, NotText, TooWide, Unfit, WrongType
 from semel.settings import Setting, not_yet, read_settings, unknown

@@ -7,22 +7,19 @@ from others: Arrow's type ``json`` holds it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 
-from semel.serdes.schemas.arrow import array_of, arrow_field
 from semel.serdes.schemas.json_form import parse_schema, parse_value
+from semel.serdes.schemas.runs import Run, runs_of
 from semel.serdes.schemas.schema import Schema
 from semel.serdes.schemas.struct import checked
 from semel.serdes.unfit import Mismatch, Unfit
 
-__all__ = ["Run", "read_envelopes", "read_plain"]
-
-#: Neighbours of one schema: its field, which is called as the part of the record, and the column.
-Run = tuple[pa.Field, Any]
+__all__ = ["read_envelopes", "read_plain"]
 
 
 def read_plain(column: Any, name: str) -> list[Run]:
@@ -39,32 +36,7 @@ def read_envelopes(column: Any, name: str) -> list[Run]:
 
     Raises :class:`Unfit` for what is no such value.
     """
-    runs: list[tuple[Schema | None, list[Any]]] = []
-    waiting = 0  # nulls before the first schema
-    for one in column.to_pylist():
-        if one is None:
-            if runs:
-                runs[-1][1].append(None)
-            else:
-                waiting += 1
-            continue
-        schema, value = _value(one)
-        if not runs or runs[-1][0] != schema:
-            runs.append((schema, [None] * waiting))
-            waiting = 0
-        runs[-1][1].append(value)
-    if waiting:
-        return [(pa.field(name, pa.null()), pa.nulls(waiting))]
-    return [_run(name, schema, values) for schema, values in runs]
-
-
-def _run(name: str, schema: Schema | None, values: Sequence[Any]) -> Run:
-    if schema is None:
-        texts = [None if one is None else json.dumps(one, separators=(",", ":"), ensure_ascii=False) for one in values]
-        made = pa.ExtensionArray.from_storage(pa.json_(), pa.array(texts, pa.string()))
-        return pa.field(name, made.type), made
-    field = arrow_field(name, schema)
-    return field.with_nullable(True) if None in values else field, array_of(values, field)
+    return runs_of((None if one is None else _value(one) for one in column.to_pylist()), name)
 
 
 def _value(data: bytes) -> tuple[Schema | None, Any]:

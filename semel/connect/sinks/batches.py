@@ -23,11 +23,11 @@ from semel.connect.transforms.record import Data, Record
 from semel.errors import ConfigError, Retriable
 from semel.records.record_headers import HEADERS
 from semel.serdes.columns import is_json, whole
-from semel.serdes.json_read import Run
 from semel.serdes.json_value import json_text
 from semel.serdes.registry.errors import RegistryUnusable
 from semel.serdes.schemas import Schema
 from semel.serdes.schemas.arrow import array_of, arrow_field
+from semel.serdes.schemas.runs import Run
 from semel.wire.backoff import Backoff
 
 __all__ = ["BadRecord", "Batches"]

@@ -18,11 +18,11 @@ from typing import Any
 
 import psycopg
 import pytest
-from pyspark.sql import SparkSession
 
 from semel.connect import SinkBatch, SinkContext, SinkTask
 from semel.connect.connectors.sinks.sql import SqlSink, SqlSinkTask
 from semel.sandbox import Sandbox
+from semel.sandbox.ports import Ports
 from semel.sandbox.processes import alive
 from semel.steps import SinkTaskStep
 from semel.testing.crash import Action, CrashPlan, CrashPoint
@@ -30,7 +30,7 @@ from semel.testing.postgres import Postgres
 from semel.testing.program import Program
 from semel.testing.spark.spark_cluster import SparkCluster
 from tests.connect.support.lines import SEMEL, STRING
-from tests.connect.support.rest import Rest, semel_connect
+from tests.connect.support.rest import Rest
 from tests.support import topics
 from tests.support.other_client import produce
 from tests.support.waiting import wait_for
@@ -50,7 +50,7 @@ RARE = [
 EACH = [
     *(CrashPoint(step, 2 + number) for number, step in enumerate(RARE[:3])),
     *(CrashPoint(step, 10 + 4 * number) for number, step in enumerate(SinkTaskStep) if step not in RARE),
-    CrashPoint(SinkTaskStep.PARTITIONS_CLOSED, 3),
+    CrashPoint(SinkTaskStep.PARTITIONS_CLOSED),
 ]
 HELD_BEFORE_PUT = CrashPoint(SinkTaskStep.RECORDS_READ, 30, Action.HANG)
 _numbers = count(1)
@@ -133,8 +133,15 @@ def postgres() -> Iterator[Postgres]:
         yield server
 
 
+@pytest.fixture
+def ports() -> Iterator[Ports]:
+    one = Ports(1)
+    yield one
+    one.release()
+
+
 @contextmanager
-def running(servers: str, plan: CrashPlan, *sinks: Rows) -> Iterator[Program]:
+def running(servers: str, plan: CrashPlan, *sinks: Rows, listeners: str = "") -> Iterator[Program]:
     """Run a worker under a plan, and have it end as Ctrl-C does, unless it was killed."""
     name, folder = sinks[0].name, plan.directory
     worker = {
@@ -143,7 +150,7 @@ def running(servers: str, plan: CrashPlan, *sinks: Rows) -> Iterator[Program]:
         "offset.storage.topic": f"offsets-of-{name}",
         "config.storage.topic": f"configs-of-{name}",
         "status.storage.topic": f"states-of-{name}",
-        "listeners": "",
+        "listeners": listeners,
         "offset.flush.interval.ms": "200",
         "key.converter": STRING,
         "value.converter": STRING,
@@ -242,19 +249,15 @@ def test_a_database_that_is_killed_is_waited_for(kafka: Sandbox, postgres: Postg
 
 
 @pytest.mark.exhaustive
-def test_tasks_come_and_go_under_load(kafka: Sandbox, postgres: Postgres, spark: SparkSession, tmp_path: Path) -> None:
+def test_tasks_come_and_go_under_load(kafka: Sandbox, postgres: Postgres, ports: Ports, tmp_path: Path) -> None:
+    """One task, then three, then two, while records keep coming."""
     servers = kafka.bootstrap_servers
-    rows = Rows(servers, postgres)
-    worker = {
-        "bootstrap.servers": servers,
-        "group.id": f"group-of-{rows.name}",
-        "offset.storage.topic": f"offsets-of-{rows.name}",
-        "key.converter": STRING,
-        "value.converter": STRING,
-        "offset.flush.interval.ms": "200",
-    }
-    with semel_connect(spark, worker) as address:
-        rest = Rest("semel", address, servers, worker, tmp_path)
+    rows = Rows(servers, postgres, **{"tasks.max": "1"})
+    (port,) = ports.numbers
+    address = f"http://127.0.0.1:{port}"
+    with running(servers, CrashPlan(tmp_path), rows, listeners=address) as driver:
+        rest = Rest("semel", address, servers, {}, tmp_path)
+        wait_for(rest.answers, driver.tail)
         for tasks in (1, 3, 2):
             rest.ask("PUT", f"/connectors/{rows.name}/config", rows.properties | {"tasks.max": str(tasks)})
             before = len(rows.written())
@@ -263,7 +266,6 @@ def test_tasks_come_and_go_under_load(kafka: Sandbox, postgres: Postgres, spark:
                 rows.produce(90)
                 return rest.states(rows.name) == ["RUNNING"] * (1 + tasks) and len(rows.written()) > before + 300
 
-            wait_for(moved, lambda: str(rest.states(rows.name)))
-        rows.wait_all(lambda: str(rest.states(rows.name)))
-        rest.ask("DELETE", f"/connectors/{rows.name}")
+            wait_for(moved, driver.tail)
+        rows.wait_all(driver.tail)
     rows.check_exact()
