@@ -18,13 +18,15 @@ from semel.streams.worker.task import Task
 from tests.streams.oracle.cases import Case
 from tests.streams.oracle.topologies import build
 
-__all__ = ["BAD", "FILE", "NEW", "SECOND", "TABLES", "differing", "driven", "judged", "kept", "shown", "text"]
+__all__ = ["BAD", "FILE", "NEW", "SECOND", "TABLES", "THIRD", "differing", "driven", "judged", "kept", "shown", "text"]
 
 FILE = Path(__file__).parent / "answers.jsonl.xz"
 SECOND = Path(__file__).parent / "second.jsonl.xz"
 BAD = Path(__file__).parent / "bad.jsonl.xz"
 TABLES = Path(__file__).parent / "tables.jsonl.xz"
+THIRD = Path(__file__).parent / "third.jsonl.xz"
 NEW = Path(__file__).parent / "new.jsonl.xz"
+_UNLIKE = ("-SUPPRESS-", "-stream-times-")
 Answers = dict[str, dict[str, list[Any]]]
 
 
@@ -40,10 +42,12 @@ def judged(case: Case) -> Answers:
 
 
 def _alike(case: Case, answers: Answers) -> Answers:
-    """Leave out what is empty, the buffers of suppress, which have another form, and of the stores of joins what may be
-    older than their retention. Their records are numbered, by each in its own way.
+    """Leave out what is empty, the buffers of suppress, which have another form, what one of the two alone has, and of
+    the stores of joins what may be older than their retention. Their records are numbered, by each in its own way.
     """
-    answers["changelogs"] = {name: rows for name, rows in answers["changelogs"].items() if "-SUPPRESS-" not in name}
+    answers["changelogs"] = {
+        name: rows for name, rows in answers["changelogs"].items() if not any(part in name for part in _UNLIKE)
+    }
     found = {kind: {name: rows for name, rows in given.items() if rows} for kind, given in answers.items()}
     newest = max((row[3] for row in case["records"] if row[0] is not None), default=0)
     topology = build(case["steps"]).topology
