@@ -4,6 +4,7 @@
   aggregated; ``cogrouped``: groups of several streams; ``aggregated``: what both come to; ``table``: a table.
 - ``grouped_table``: groups of a table's values; ``table_joins``: joins of two tables.
 - ``suppressed``: how long updates wait.
+- ``global_table``: a table that each worker has whole.
 - ``joins``: a stream joined with a table, or with another stream.
 - ``refused``: words that are not there yet.
 """

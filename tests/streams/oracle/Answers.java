@@ -32,6 +32,7 @@ import org.apache.kafka.streams.kstream.BranchedKStream;
 import org.apache.kafka.streams.kstream.CogroupedKStream;
 import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.EmitStrategy;
+import org.apache.kafka.streams.kstream.GlobalKTable;
 import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.JoinWindows;
 import org.apache.kafka.streams.kstream.Joined;
@@ -242,6 +243,12 @@ public class Answers {
             case "stream" -> made.put(id, builder.stream(
                     step.has("topics") ? topics(step.get("topics")) : List.of(name), consumed(step)));
             case "table" -> made.put(id, builder.table(step.get("topic").asText(), consumed(step), kept(name)));
+            case "global_table" -> made.put(id, builder.globalTable(step.get("topic").asText(), consumed(step), kept(name)));
+            case "global_join" -> made.put(id, stream.join((GlobalKTable<Object, Object>) made.get(step.get("table").asInt()),
+                    (key, value) -> step.has("n") ? chosen(value, n) : key, Answers::joined));
+            case "global_left_join" -> made.put(id, stream.leftJoin(
+                    (GlobalKTable<Object, Object>) made.get(step.get("table").asInt()),
+                    (key, value) -> step.has("n") ? chosen(value, n) : key, Answers::joined));
             case "filter" -> made.put(id, stream.filter((key, value) -> fits(value, n, is)));
             case "filter_not" -> made.put(id, stream.filterNot((key, value) -> fits(value, n, is)));
             case "map_values" -> made.put(id, stream.mapValues(value -> fits(value, n, is) ? null : plus(value, n)));

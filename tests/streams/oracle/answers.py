@@ -95,6 +95,11 @@ class _Recording(Driver):
         self._commit()
 
     @property
+    def global_topics(self) -> set[str]:
+        """The topics of global tables."""
+        return set(self._globals)
+
+    @property
     def written(self) -> dict[str, list[Record]]:
         """What sinks have written, by topic."""
         return self._output
@@ -114,11 +119,12 @@ def driven(case: Case, cuts: Sequence[int] = (), *, together: bool = False) -> A
             at += 1
             continue
         last, most = at + 1, cuts[turn % len(cuts)] if cuts else 1
+        alone = {None, *driver.global_topics}
         while last < min(at + most, len(records)) and (
-            records[last][0] == records[at][0] or (together and records[last][0] is not None)
+            records[last][0] == records[at][0] or (together and not {records[at][0], records[last][0]} & alone)
         ):
             last += 1
-        if together:
+        if together and records[at][0] not in alone:
             driver.pipe_together(records[at:last])
         else:
             driver.pipe_many(records[at][0], [_piped(row) for row in records[at:last]])

@@ -89,7 +89,7 @@ def _with_headers(draw: random.Random, records: list[list[Any]]) -> list[list[An
 
 def _records(draft: Draft) -> list[list[Any]]:
     draw, now, by_time = draft.draw, 0, draft.draw.random() < 0.4
-    reads = [step for step in draft.steps if step["op"] in ("stream", "table")]
+    reads = [step for step in draft.steps if step["op"] in ("stream", "table", "global_table")]
     topics = [topic for step in reads for topic in step.get("topics", [step.get("topic", step["name"])])]
     found = []
     for _ in range(draw.randint(5, 25)):

@@ -30,6 +30,7 @@ class Draft:
     streams: list[Stream] = field(default_factory=list)
     tables: list[Stream] = field(default_factory=list)
     stores: list[str] = field(default_factory=list)
+    globals: list[int] = field(default_factory=list)
     number: int = 0
 
     def add(self, op: str, of: Stream | None = None, **more: Any) -> int:

@@ -14,7 +14,22 @@ class ThirdDraft(TableDraft):
     """A topology with streams that are aggregated together, too."""
 
     def second(self) -> Sequence[Callable[[], None]]:
-        return (*(self.cogroup,) * 8, *super().second()[:16])
+        return (*(self.cogroup,) * 8, *(self.join_global,) * 8, *super().second()[:16])
+
+    def sources(self) -> None:
+        """Read a global table, too, in most topologies."""
+        super().sources()
+        if self.draw.random() < 0.6:
+            self.globals.append(self.add("global_table", topic="g", name="g-table"))
+
+    def join_global(self) -> None:
+        """Join a stream with the global table, by a key of its value or by its own."""
+        if self.globals:
+            stream = self.open(counts=False)
+            more = {"n": self.draw.randint(2, 4)} if self.draw.random() < 0.6 else {}
+            op = self.draw.choice(("global_join", "global_left_join"))
+            made = self.add(op, stream, table=self.globals[0], **more)
+            self.streams.append(Stream(made, stream.rekeyed, stream.processed))
 
     def cogroup(self) -> None:
         """Aggregate several streams into one table, which may be of windows."""

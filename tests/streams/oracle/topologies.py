@@ -38,6 +38,8 @@ def add(app: App, steps: Sequence[Step], prefix: str = "") -> None:
             made[step["id"]] = app.table(
                 step["topic"], key="string", value="json", name=step["name"], timestamp_extractor=_extractor(step)
             )
+        elif kind == "global_table":
+            made[step["id"]] = app.global_table(step["topic"], key="string", value="json", name=step["name"])
         elif kind == "store":
             builders[step["name"]] = stores.key_value(step["name"])
         elif kind == "branch":
@@ -92,11 +94,17 @@ def _made(step: Step, made: Mapping[int, Any], builders: Mapping[str, stores.Sto
         "table_fold": lambda: _table_fold(step, made[step["of"]]),
         "table_join": lambda: _tables_joined(step, made[step["of"]], made[step["with"]]),
         "to_stream": lambda: stream.to_stream(),
+        "global_join": lambda: stream.join(made[step["table"]], _joined, key_selector=_selector(step)),
+        "global_left_join": lambda: stream.left_join(made[step["table"]], _joined, key_selector=_selector(step)),
         "join": lambda: stream.join(made[step["table"]], _joined),
         "left_join": lambda: stream.left_join(made[step["table"]], _joined),
     }
     result: Stream | Table = makers[kind]()
     return result
+
+
+def _selector(step: Step) -> Callable[[Record], str | None]:
+    return lambda record: _chosen(record.value, step["n"]) if "n" in step else record.key
 
 
 def _extractor(step: Step) -> Any:
