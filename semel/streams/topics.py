@@ -184,6 +184,7 @@ def _partitions(client: Client, topology: Topology, parts: list[SubTopology]) ->
     outside |= {sink.topic for part in parts for sink in part.sinks if not sink.internal and sink.choose is None}
     letters = topology.handlers.errors_dead_letter_queue_topic_name
     outside |= {letters} if letters else set()
+    outside |= {one.topic for one in topology.globals}
     counts = {name: len(topic.partitions) for name, topic in client.topics(outside).items()}
     sinks = {topology.topic(sink): (sink, part) for part in parts for sink in part.sinks if sink.internal}
     for _ in range(len(sinks)):

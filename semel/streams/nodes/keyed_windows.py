@@ -14,6 +14,7 @@ from semel.serdes.serde import Serde, decode, encode
 from semel.streams.dropped import DroppedRecords
 from semel.streams.nodes.folds import Fold
 from semel.streams.nodes.stateless import without_nulls
+from semel.streams.nodes.stream_time import GroupTimes, stream_times
 from semel.streams.nodes.tables.old_values import OLD, OldValues
 from semel.streams.rows import times, timestamps
 from semel.streams.state.state_store import StateStore, StoreSpec, number
@@ -122,6 +123,8 @@ class KeyedAggregate:
     dropped: DroppedRecords
     caching: bool
     old: OldValues
+    #: The stream times of groups of rows. None: there is one, the store's.
+    group_times: GroupTimes | None = None
     _newest: WeakKeyDictionary[StateStore, int] = field(default_factory=WeakKeyDictionary)
 
     def __call__(self, rows: Any, stores: Mapping[str, StateStore]) -> Any:
@@ -131,14 +134,15 @@ class KeyedAggregate:
         store = stores[self.spec.name]
         batch = _Batch(store, self.windows, self.fold, self._newest_bound(store), self.old.sent)
         steps, states, late = self.fold.steps(rows), dict[bytes, _Key](), 0
-        for at, (key, time) in enumerate(
-            zip(encode(rows["key"], self.key).to_pylist(), times(rows).tolist(), strict=True)
-        ):
+        keys, time_of = encode(rows["key"], self.key).to_pylist(), times(rows)
+        now_at = stream_times(time_of, store.stream_time)
+        if self.group_times is not None:
+            now_at = self.group_times.at(rows, time_of, stores)
+        for at, (key, time, now) in enumerate(zip(keys, time_of.tolist(), now_at.tolist(), strict=True)):
             steps.at = batch.at = at
             state = states.get(key)
             if state is None:
                 state = states[key] = _Key(batch, key, batch.read(key))
-            now = max(store.stream_time, time)
             late += not self.windows.take(state, time, now, steps)
             store.saw(time)
         batch.write()

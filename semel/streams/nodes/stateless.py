@@ -6,7 +6,7 @@ slow, easy way: they cost about a microsecond of Python for each record, and mor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial, reduce
 from typing import Any
 
@@ -25,6 +25,7 @@ from semel.streams.windows.keys import WindowKeys
 __all__ = [
     "branch_child",
     "branching",
+    "check_columns",
     "choosing",
     "filtering",
     "flat_mapping",
@@ -173,6 +174,17 @@ def choosing(function: Callable[[Record], str], name: str, given: tuple[Serde, S
         return found
 
     return choose
+
+
+def check_columns(rows: Any, columns: Iterable[str], name: str) -> None:
+    """Raise :class:`ConfigError` for rows that lack one of these columns."""
+    missing = set(columns) - set(rows.schema.names)
+    if missing:
+        raise ConfigError(
+            f"{name} needs the columns {', '.join(sorted(missing))}, and the rows have {', '.join(rows.schema.names)}."
+            " Nothing of this transaction is visible. Make them in map_batches.",
+            tag="NO_COLUMN",
+        )
 
 
 def without_nulls(rows: Any, columns: Sequence[str], name: str, dropped: DroppedRecords) -> Any:

@@ -26,10 +26,13 @@ import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.TestInputTopic;
 import org.apache.kafka.streams.TopologyTestDriver;
+import org.apache.kafka.streams.kstream.Aggregator;
 import org.apache.kafka.streams.kstream.Branched;
 import org.apache.kafka.streams.kstream.BranchedKStream;
+import org.apache.kafka.streams.kstream.CogroupedKStream;
 import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.EmitStrategy;
+import org.apache.kafka.streams.kstream.GlobalKTable;
 import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.JoinWindows;
 import org.apache.kafka.streams.kstream.Joined;
@@ -240,6 +243,12 @@ public class Answers {
             case "stream" -> made.put(id, builder.stream(
                     step.has("topics") ? topics(step.get("topics")) : List.of(name), consumed(step)));
             case "table" -> made.put(id, builder.table(step.get("topic").asText(), consumed(step), kept(name)));
+            case "global_table" -> made.put(id, builder.globalTable(step.get("topic").asText(), consumed(step), kept(name)));
+            case "global_join" -> made.put(id, stream.join((GlobalKTable<Object, Object>) made.get(step.get("table").asInt()),
+                    (key, value) -> step.has("n") ? chosen(value, n) : key, Answers::joined));
+            case "global_left_join" -> made.put(id, stream.leftJoin(
+                    (GlobalKTable<Object, Object>) made.get(step.get("table").asInt()),
+                    (key, value) -> step.has("n") ? chosen(value, n) : key, Answers::joined));
             case "filter" -> made.put(id, stream.filter((key, value) -> fits(value, n, is)));
             case "filter_not" -> made.put(id, stream.filterNot((key, value) -> fits(value, n, is)));
             case "map_values" -> made.put(id, stream.mapValues(value -> fits(value, n, is) ? null : plus(value, n)));
@@ -285,6 +294,7 @@ public class Answers {
                     Answers::joined, Joined.with(TEXT, TEXT, null)));
             case "left_join" -> made.put(id, stream.leftJoin((KTable<Object, Object>) made.get(step.get("table").asInt()),
                     Answers::joined, Joined.with(TEXT, TEXT, null)));
+            case "cogroup" -> made.put(id, together(step, name));
             case "meet" -> made.put(id, met(step, stream, (KStream) made.get(step.get("with").asInt())));
             case "named" -> made.put(id, named(step, stream, name, n));
             case "store" -> builder.addStateStore(
@@ -316,6 +326,35 @@ public class Answers {
             split = split.branch((key, value) -> fits(value, n, is), Branched.withConsumer(one -> made.put(id, one)));
         }
         split.noDefaultBranch();
+    }
+
+    private KTable together(JsonNode step, String store) {
+        CogroupedKStream<Object, Object> groups = null;
+        long number = 0;
+        for (JsonNode one : step.get("many")) {
+            long more = number;
+            Aggregator<Object, Object, Object> adding = (key, value, sum) -> added(sum, plus(value, more));
+            KGroupedStream<Object, Object> group = ((KStream<Object, Object>) made.get(one.asInt()))
+                    .groupByKey(Grouped.with(store + "-" + number, (Serde) TEXT, (Serde) TEXT));
+            groups = groups == null ? group.cogroup(adding) : groups.cogroup(group, adding);
+            number++;
+        }
+        if (step.has("windows")) {
+            JsonNode given = step.get("windows");
+            return groups.windowedBy(TimeWindows.ofSizeAndGrace(millis(given.get(0)), millis(given.get(2)))
+                    .advanceBy(millis(given.get(1)))).aggregate(() -> (Object) 100L, kept(store)
+                            .withStoreType(Materialized.StoreType.ROCKS_DB).withRetention(Duration.ofDays(1)));
+        }
+        if (step.has("session")) {
+            return groups.windowedBy(SessionWindows.ofInactivityGapAndGrace(millis(step.get("session").get(0)),
+                    millis(step.get("session").get(1))))
+                    .aggregate(() -> (Object) 100L, Answers::merged, kept(store));
+        }
+        if (step.has("sliding")) {
+            return groups.windowedBy(SlidingWindows.ofTimeDifferenceAndGrace(millis(step.get("sliding").get(0)),
+                    millis(step.get("sliding").get(1)))).aggregate(() -> (Object) 100L, kept(store));
+        }
+        return groups.aggregate(() -> (Object) 100L, kept(store));
     }
 
     private KTable fold(JsonNode step, KStream<Object, Object> stream, String store) {

@@ -23,6 +23,8 @@ from semel.wire.client import Client
 PARTITIONS = 4
 #: One record of the join's table comes with so many of its stream.
 TABLE_EVERY = 10
+#: What an even word adds to its aggregate, beside 1.
+EVEN = 1_000
 
 
 class ControlStep(Step):
@@ -113,6 +115,10 @@ def is_bad(word: str) -> bool:
     return word.endswith("1")
 
 
+def is_even(word: str) -> bool:
+    return int(word.partition("-")[2]) % 2 == 0
+
+
 def accepted(record: Record) -> str:
     if is_bad(record.value):
         raise ValueError(f"{record.value} is refused")
@@ -143,6 +149,10 @@ def _tables(job: StreamsJob, app: App) -> None:
         lambda: 0, lambda _, value, total: total + value, lambda _, value, total: total - value, name="groups"
     )
     groups.to_stream().to(job.target)
+    even = words.filter(lambda record: is_even(record.value)).group_by_key()
+    both = words.group_by_key().cogroup(lambda _, word, total: total + 1)
+    both = both.cogroup(even, lambda _, word, total: total + EVEN)
+    both.windowed(windows.tumbling("24 h", grace="24 h")).aggregate(lambda: 0, name="both", value="long")
 
 
 def _pairs(job: StreamsJob, app: App) -> None:

@@ -1,0 +1,51 @@
+"""Topologies with the words of the third release, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tests.streams.oracle.drafts import Stream, TableDraft
+
+__all__ = ["ThirdDraft"]
+
+
+class ThirdDraft(TableDraft):
+    """A topology with streams that are aggregated together, too."""
+
+    def second(self) -> Sequence[Callable[[], None]]:
+        return (*(self.cogroup,) * 8, *(self.join_global,) * 8, *super().second()[:16])
+
+    def sources(self) -> None:
+        """Read a global table, too, in most topologies."""
+        super().sources()
+        if self.draw.random() < 0.6:
+            self.globals.append(self.add("global_table", topic="g", name="g-table"))
+
+    def join_global(self) -> None:
+        """Join a stream with the global table, by a key of its value or by its own."""
+        if self.globals:
+            stream = self.open(counts=False)
+            more = {"n": self.draw.randint(2, 4)} if self.draw.random() < 0.6 else {}
+            op = self.draw.choice(("global_join", "global_left_join"))
+            made = self.add(op, stream, table=self.globals[0], **more)
+            self.streams.append(Stream(made, stream.rekeyed, stream.processed))
+
+    def cogroup(self) -> None:
+        """Aggregate several streams into one table, which may be of windows."""
+        streams: list[Stream] = []
+        for _ in range(self.draw.randint(1, 3)):
+            stream = self.open(counts=False)
+            if not (stream.rekeyed and any(one.rekeyed for one in streams)):  # of equal times none is first
+                streams.append(stream)
+        way = self.draw.choice(("", "", "", "windows", "session", "sliding"))
+        more: dict[str, Any] = {}
+        if way == "windows":
+            size = self.draw.choice((5, 10))
+            more["windows"] = [size, self.draw.choice((size, size // 2)), self.draw.choice((0, 4))]
+        elif way:
+            more[way] = [self.draw.choice((1, 3, 6)), self.draw.choice((0, 4))]
+        made = self.add("cogroup", streams[0], many=[one.id for one in streams], name=self.name("together"), **more)
+        if not way:
+            self.tables.append(Stream(made))
+        self.streams.append(Stream(self.add("to_stream", Stream(made)), windowed=bool(way)))
