@@ -194,13 +194,13 @@ def _struck_or_ended(plan: CrashPlan, point: CrashPoint, driver: Program) -> boo
     return plan.struck(point) or driver.process.poll() is not None
 
 
-def kill_when_all_are_met(argv: Sequence[str], plan: CrashPlan) -> None:
+def kill_when_all_are_met(argv: Sequence[str], plan: CrashPlan, spark: SparkCluster = LOCAL_DRIVER) -> None:
     """Run a driver until every point of the plan has struck, and kill it with SIGKILL while those that hold are held.
 
     Of several queries in one driver each is held at another step: one kill, and one start, strike them all where they
     stand.
     """
-    with LOCAL_DRIVER.driver(argv, plan) as driver:
+    with spark.driver(argv, plan) as driver:
         for point in plan.points:
             wait_for(partial(_struck_or_ended, plan, point, driver), f"{point} to strike")
             assert plan.struck(point), driver.tail()
