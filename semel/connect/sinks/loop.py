@@ -172,12 +172,13 @@ class _Loop:
 
     # ---- partitions
 
-    def open(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+    def open(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """Open the task's partitions. Return the offsets that it names."""
         context = self._context
-        context.assignment, context.offsets, context.paused = frozenset(partitions), {}, set()
+        context.assignment, context.positions = frozenset(positions), dict(positions)
+        context.offsets, context.paused = {}, set()
         self._pending = None
-        self._task.open(partitions)
+        self._task.open(context.assignment)
         offsets, context.offsets = context.offsets, {}
         reached(SinkTaskStep.PARTITIONS_OPENED, self._name)
         return offsets
