@@ -13,7 +13,7 @@ from typing import Final
 
 from semel.errors import ConfigError, Unsupported
 
-__all__ = ["Login", "parse_jaas"]
+__all__ = ["Login", "option_of_entry", "parse_jaas"]
 
 _MODULES: Final = {
     "PlainLoginModule": ("PLAIN",),
@@ -89,6 +89,20 @@ def parse_jaas(text: str, mechanism: str) -> Login:
             tag="SASL_MECHANISM",
         )
     return Login(options)
+
+
+def option_of_entry(text: str, entry: str, module: str, option: str) -> str:
+    """Return an option of a login module in a file of entries; an empty text where it is not there."""
+    words = [word for word, _ in _tokens(text)]
+    try:
+        start = next(place for place in range(len(words)) if words[place : place + 2] == [entry, "{"])
+        inside = words[start + 2 : words.index("}", start)]
+        first = next(place for place, word in enumerate(inside) if word.rsplit(".", 1)[-1] == module)
+        options = inside[first : inside.index(";", first)]
+        place = options.index(option)
+    except (StopIteration, ValueError):
+        return ""
+    return options[place + 2] if options[place + 1 : place + 2] == ["="] and len(options) > place + 2 else ""
 
 
 def _shown(module: str) -> str:

@@ -27,6 +27,7 @@ __all__ = [
     "Tls",
     "TokenProvider",
     "only_in_java",
+    "read_tls",
 ]
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -137,7 +138,7 @@ class Security:
                 f" {', '.join(PROTOCOLS)}, or remove it.",
                 tag="WRONG_VALUE",
             )
-        tls = _tls(given) if protocol.endswith("SSL") else None
+        tls = read_tls(given) if protocol.endswith("SSL") else None
         sasl = _sasl(given, str(properties.get("bootstrap.servers"))) if protocol.startswith("SASL") else None
         return cls(protocol, tls, sasl)
 
@@ -149,7 +150,8 @@ PLAINTEXT: Final = Security()
 # ---- TLS
 
 
-def _tls(given: Mapping[str, object]) -> Tls:
+def read_tls(given: Mapping[str, object]) -> Tls:
+    """Read the ``ssl.`` properties. Raise :class:`ConfigError` or :class:`Unsupported` for what is wrong."""
     for store in ("truststore", "keystore"):
         _check_store(given, store)
     algorithm = _text(given, "ssl.endpoint.identification.algorithm", "https").lower()

@@ -26,7 +26,7 @@ def java_number(value: float, bits: int = 64) -> str:
         return "NaN"
     if value in (float("inf"), float("-inf")):
         return "Infinity" if value > 0 else "-Infinity"
-    text = repr(value) if bits == 64 else str(np.float32(value))
+    text = repr(value) if bits == 64 else np.format_float_positional(np.float32(value), trim="0")
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return text
     sign, digits, exponent = Decimal(text).as_tuple()

@@ -36,10 +36,12 @@ class Access:
     login: Login | None = None
 
     @classmethod
-    def of(cls, listeners: Sequence[Listener], *names: str, origins: Sequence[str] = ()) -> Access:
+    def of(
+        cls, listeners: Sequence[Listener], *names: str, origins: Sequence[str] = (), login: Login | None = None
+    ) -> Access:
         """Return the access to a server: its names are the machine's, those that it listens on, and these."""
         own = ["localhost", socket.gethostname(), *(listener.host for listener in listeners if listener.host), *names]
-        return cls(frozenset(name.lower() for name in own), origins)
+        return cls(frozenset(name.lower() for name in own), origins, login)
 
     @property
     def middleware(self) -> list[Middleware]:

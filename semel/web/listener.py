@@ -19,6 +19,7 @@ class Listener:
 
     host: str
     port: int
+    tls: bool = False
 
     def listen(self) -> socket.socket:
         """Take the port. Raises :class:`ConfigError` for one that cannot be had."""
@@ -39,6 +40,6 @@ class Listener:
         return made
 
 
-def http_address(host: str, port: int | str) -> str:
+def http_address(host: str, port: int | str, scheme: str = "http") -> str:
     """Return the URL of a host and a port."""
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"

@@ -32,7 +32,9 @@ from semel.security import Sasl, Tls
 from semel.wire.oauth import rejected, token
 from semel.wire.stores import certificates, identity, is_store
 
-__all__ = ["authenticate", "refused", "secure", "send_some", "tls_context"]
+__all__ = ["authenticate", "refused", "secure", "send_some", "server_context", "tls_context"]
+
+_CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 #: Smaller pieces are joined before they are encrypted: a record of TLS holds 16 KiB, and each costs a call.
 _JOINED: Final = 1 << 16
@@ -183,13 +185,30 @@ def _changed(location: str | None) -> int:
 def _context(tls: Tls) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = tls.check_host_name
+    _limit(context, tls)
+    _trust(context, tls)
+    _show(context, tls)
+    return context
+
+
+def server_context(tls: Tls, client_auth: str) -> ssl.SSLContext:
+    """Return the context of a server. ``client_auth`` says whether clients show a certificate: none, requested or
+    required. Raises :class:`ConfigError` for files that cannot be read.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _limit(context, tls)
+    _show(context, tls)
+    context.verify_mode = _CLIENT_AUTH[client_auth]
+    if context.verify_mode is not ssl.CERT_NONE:
+        _trust(context, tls)
+    return context
+
+
+def _limit(context: ssl.SSLContext, tls: Tls) -> None:
     versions = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
     context.minimum_version, context.maximum_version = (
         choose(versions[name] for name in tls.versions) for choose in (min, max)
     )
-    _trust(context, tls)
-    _show(context, tls)
-    return context
 
 
 def _trust(context: ssl.SSLContext, tls: Tls) -> None:

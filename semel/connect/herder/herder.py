@@ -99,7 +99,7 @@ class Herder:
 
     def _unassigned(self, name: str) -> dict[int, TaskState]:
         """Return the state of each stored task before this leader has started it."""
-        state = TaskState("UNASSIGNED", self.config.advertised)
+        state = TaskState("UNASSIGNED", self.config.rest.advertised)
         return dict.fromkeys(range(len(self._store.now.tasks.get(name, ()))), state)
 
     def measured(self) -> dict[str, dict[int, dict[str, float]]]:
@@ -199,7 +199,7 @@ class Herder:
         states = {task["id"]: task["state"] for task in shown["tasks"]}
         tasks = [task for task, state in states.items() if include_tasks and (state == "FAILED" or not only_failed)]
         connector = shown["connector"]["state"] == "FAILED" or not only_failed
-        worker = self.config.advertised
+        worker = self.config.rest.advertised
         if self._store.now.targets.get(name) == STARTED:
             for task in tasks:
                 self.statuses.put_task(name, task, TaskState("RESTARTING", worker))

@@ -338,7 +338,7 @@ class Lifecycle:
         self._statuses.put_task(name, task, self._state(state, trace))
 
     def _state(self, state: str, trace: str | None = None) -> TaskState:
-        return TaskState(state, self._config.advertised, trace)
+        return TaskState(state, self._config.rest.advertised, trace)
 
     def _lock_of(self, name: str) -> threading.RLock:
         with self._guard:

@@ -179,7 +179,9 @@ def endpoint(function: Endpoint, *, everywhere: bool = False) -> Any:
 
 
 def _forwarded(method: str, path: str, call: Call) -> Response:
-    made = ask_leader(call.worker.leader_url, method, path, call.query, call.headers, call.body)
+    made = ask_leader(
+        call.worker.leader_url, method, path, call.query, call.headers, call.body, call.worker.config.rest.tls
+    )
     return failed(made.status, made.problem) if made.problem else Response(made.body, made.status, made.headers)
 
 

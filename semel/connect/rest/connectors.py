@@ -44,7 +44,7 @@ def _create(call: Call) -> Answer:
         raise BadBody(f"initial_state {state:.100} is none of {', '.join(_TARGETS)}")
     _check_name(name, config)
     made = call.herder.put(name, config, target=_TARGETS[state], create=True)
-    place = f"http://{call.herder.config.advertised}/connectors/{quote(name, safe='')}"
+    place = f"{call.herder.config.rest.address}/connectors/{quote(name, safe='')}"
     return Answer(201, made.info, {"Location": place})
 
 
@@ -70,7 +70,7 @@ def _put_config(call: Call) -> Answer:
     config = {key: value or "" for key, value in texts(call.json("Map"), "Map").items()}
     _check_name(call.name, config)
     new, info = call.herder.put(call.name, config)
-    place = f"http://{call.herder.config.advertised}/connectors/{quote(call.name, safe='')}"
+    place = f"{call.herder.config.rest.address}/connectors/{quote(call.name, safe='')}"
     return Answer(201 if new else 200, info, {"Location": place} if new else None)
 
 

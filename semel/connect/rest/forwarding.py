@@ -11,14 +11,17 @@ from dataclasses import dataclass
 from http.client import HTTPException
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode
-from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener
+
+from semel.security import Tls
+from semel.wire.security import tls_context
 
 __all__ = ["Forwarded", "ask_leader"]
 
 #: As long as Kafka Connect waits.
 _PATIENCE_S = 90.0
 #: What of a request goes on, and of an answer goes back.
-_REQUEST_HEADERS = ("content-type", "x-connect-authorization", "x-connect-request-signature-algorithm")
+_REQUEST_HEADERS = ("authorization", "content-type", "x-connect-authorization", "x-connect-request-signature-algorithm")
 _ANSWER_HEADERS = ("content-type", "location")
 _NEXT = {None: "true", "true": "false"}
 
@@ -38,9 +41,6 @@ class _NoRedirects(HTTPRedirectHandler):
         return None
 
 
-_opener = build_opener(_NoRedirects, ProxyHandler({}))
-
-
 def ask_leader(
     url: str,
     method: str,
@@ -48,8 +48,9 @@ def ask_leader(
     query: Mapping[str, list[str]],
     headers: Mapping[str, str],
     body: bytes,
+    tls: Tls | None = None,
 ) -> Forwarded:
-    """Ask the leader at ``url``. ``path`` is quoted already."""
+    """Ask the leader at ``url``. ``path`` is quoted already, and ``tls`` says whom to believe."""
     hop = query.get("forward", [None])[-1]
     if hop not in _NEXT:
         text = "Cannot complete request because of a conflicting operation (e.g. worker rebalance)"
@@ -64,7 +65,9 @@ def ask_leader(
     data = body if method in ("POST", "PUT", "PATCH") else None
     request = Request(f"{url}{path}?{asked}", data, {"Content-Type": "application/json", **kept}, method=method)
     try:
-        with _opener.open(request, timeout=_PATIENCE_S) as answer:
+        secured = [] if tls is None else [HTTPSHandler(context=tls_context(tls))]
+        opener = build_opener(_NoRedirects, ProxyHandler({}), *secured)
+        with opener.open(request, timeout=_PATIENCE_S) as answer:
             return Forwarded(answer.status, answer.read(), _back(dict(answer.headers)))
     except HTTPError as error:
         return Forwarded(error.code, error.read(), _back(dict(error.headers)))

@@ -6,8 +6,6 @@ what is unknown, with the nearest known name.
 
 from __future__ import annotations
 
-import re
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,12 +13,12 @@ from typing import Any
 from semel.config import ClientConfig
 from semel.connect.plugins import check_header_converter, converter, without_effect
 from semel.connect.settings.clients import POLICIES, consumer_client
+from semel.connect.settings.rest_config import HTTPS, REST_SETTINGS, RestConfig
 from semel.errors import ConfigError
-from semel.settings import NOTHING, Setting, missing, not_yet, read_settings
+from semel.settings import NOTHING, missing, not_yet
 from semel.settings.fields import read_fields, setting, table_of
 from semel.settings.providers import Providers, resolve
 from semel.settings.unused import Names, warn_of_unused
-from semel.web.listener import Listener
 
 __all__ = ["WorkerConfig", "converter_options"]
 
@@ -37,15 +35,12 @@ _LATER = {
     "admin.listeners": "REST has one set of listeners. Remove it.",
     "offset.storage.file.filename": "Offsets are in Kafka: give offset.storage.topic.",
     "response.http.headers.config": "Remove it, and put a proxy with it before a listener on 127.0.0.1.",
-    "rest.extension.classes": "They are Java classes. Remove it.",
 }
 #: Empty is what Kafka has by default.
 _UNLESS_EMPTY = ("access.control.allow.methods", "response.http.headers.config")
 _LATER_PREFIXES = ("config.storage.", "status.storage.", "offset.storage.", "rest.", "listeners.")
 _CONVERTERS = ("key.converter.", "value.converter.")
 _PRODUCER, _ADMIN, _CONSUMER = "producer.", "admin.", "consumer."
-_LISTENER = re.compile(r"(?P<scheme>[a-z]+)://(?P<host>\[[0-9a-fA-F:]+\]|[^:/\[\]]*)(:(?P<port>\d{1,5}))?/?")
-_DEFAULT_LISTENER = "http://127.0.0.1:8083"
 
 
 def _replication(kind: str) -> Any:
@@ -70,8 +65,7 @@ class WorkerConfig:
     providers: Providers
     #: What the worker's properties say to its converters, by ``key.converter.`` and ``value.converter.``.
     converters: Mapping[str, str]
-    listeners: tuple[Listener, ...]
-    advertised: str
+    rest: RestConfig
     key_converter: str = setting(str)
     value_converter: str = setting(str)
     #: Which properties of their clients connectors may override.
@@ -115,6 +109,7 @@ class WorkerConfig:
         """
         providers, given = resolve(properties)
         own = {name: given.pop(name).strip() for name in _known() & given.keys()}
+        of_https = {name: given.pop(name).strip() for name in list(given) if name.startswith(HTTPS)}
         converters = {name: given.pop(name).strip() for name in list(given) if name.startswith(_CONVERTERS)}
         given = {name: value for name, value in given.items() if name not in _UNLESS_EMPTY or value.strip()}
         _refuse_later(given)
@@ -130,10 +125,10 @@ class WorkerConfig:
             own[_POLICY] = own[_POLICY].rpartition(".")[2].removesuffix("ConnectorClientConfigOverridePolicy")
         own = {name: value for name, value in own.items() if value or not name.endswith(".storage.topic")}
         values = read_fields(cls, own)
-        rest = read_settings(_REST, own)
         for name in ("key.converter", "value.converter"):
             converter(own[name], name, converter_options(converters, name))
-        listeners = _listeners(rest["listeners"], values["config_topic"])
+        # a worker of files alone opens no port by default
+        rest = RestConfig.parse(own, {**given, **of_https}, by_default=bool(values["config_topic"]))
         client = {name: value for name, value in clients.items() if not name.startswith((_PRODUCER, _ADMIN, _CONSUMER))}
         config = cls(
             client=_checked("", client, client),
@@ -142,8 +137,7 @@ class WorkerConfig:
             consumer=_checked(_CONSUMER, client, clients),
             providers=providers,
             converters=converters,
-            listeners=listeners,
-            advertised=_advertised(rest, listeners),
+            rest=rest,
             **values,
         )
         config._check()
@@ -168,53 +162,13 @@ class WorkerConfig:
             )
 
 
-#: Settings of the addresses.
-_REST = {
-    "listeners": Setting(list, None),
-    "rest.advertised.host.name": Setting(str, ""),
-    "rest.advertised.port": Setting(int, None, 0, at_most=65_535),
-    "rest.advertised.listener": Setting(str, "http"),
-}
-
-
 def _known() -> set[str]:
-    return {*table_of(WorkerConfig), *_REST}
+    return {*table_of(WorkerConfig), *REST_SETTINGS}
 
 
 def converter_options(given: Mapping[str, str], setting: str) -> dict[str, str]:
     """Return the options of the converter of ``key.converter`` or ``value.converter``."""
     return {name.removeprefix(f"{setting}."): value for name, value in given.items() if name.startswith(f"{setting}.")}
-
-
-def _listeners(given: Sequence[str] | None, config_topic: str | None) -> tuple[Listener, ...]:
-    """Return the listeners of REST. A worker of files alone opens no port by default."""
-    default = [_DEFAULT_LISTENER] if config_topic else []
-    return tuple(map(_listener, default if given is None else given))
-
-
-def _listener(text: str) -> Listener:
-    found = _LISTENER.fullmatch(text)
-    if found is not None and found["scheme"] == "https":
-        raise not_yet(
-            f"listeners={text:.100}", "REST speaks http: put a proxy with TLS before a listener on 127.0.0.1."
-        )
-    port = int(found["port"] or 8083) if found is not None else 0
-    if found is None or found["scheme"] != "http" or port > 65_535:
-        raise ConfigError(
-            f"listeners={text:.100} is not an address. {NOTHING} Write it as http://127.0.0.1:8083.", tag="WRONG_VALUE"
-        )
-    return Listener(found["host"].strip("[]"), port)
-
-
-def _advertised(values: Mapping[str, Any], listeners: tuple[Listener, ...]) -> str:
-    """``host:port`` by which this worker is known: its worker_id."""
-    if values["rest.advertised.listener"].lower() != "http":
-        raise not_yet(f"rest.advertised.listener={values['rest.advertised.listener']:.100}", "Remove it, or give http.")
-    first = listeners[0] if listeners else Listener("127.0.0.1", 8083)
-    everywhere = first.host in ("", "0.0.0.0", "::")
-    host = values["rest.advertised.host.name"] or (socket.gethostname() if everywhere else first.host)
-    port = values["rest.advertised.port"]
-    return f"{host}:{first.port if port is None else port}"
 
 
 def _checked(prefix: str, client: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:

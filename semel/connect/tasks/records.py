@@ -5,7 +5,7 @@ What becomes of a record does not depend on the others of its poll: no type, no 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -17,12 +17,16 @@ from semel.connect.settings.connector_config import ConnectorConfig
 from semel.connect.transforms.record import Data, Record
 from semel.errors import ConfigError
 from semel.records.record_headers import HEADERS
+from semel.serdes.columns import whole
 from semel.serdes.json_value import milliseconds
 from semel.serdes.schemas import Schema, Struct
+from semel.serdes.schemas.arrow import schema_of, values_of
 from semel.serdes.schemas.struct import checked
-from semel.serdes.unfit import Mismatch
+from semel.serdes.unfit import Mismatch, Unfit
 
-__all__ = ["Written", "tables_of", "write_record"]
+__all__ = ["Written", "records_of", "tables_of", "write_data", "write_record"]
+
+_BESIDE = ("partition", "timestamp", "headers")
 
 
 class Written(NamedTuple):
@@ -41,8 +45,41 @@ def write_record(record: SourceRecord, config: ConnectorConfig) -> Written | Non
 
     Raises :class:`ConfigError` for one that cannot be transformed or converted.
     """
+    return _tried(lambda: _written(_record(record), config))
+
+
+def write_data(record: Record, config: ConnectorConfig) -> Written | None:
+    """Do the same with a record of a table."""
+    return _tried(lambda: _written(record, config))
+
+
+def records_of(topic: str, table: pa.Table) -> Iterator[Record]:
+    """Yield the records of a table of one topic. A null is a tombstone.
+
+    Raises :class:`ConfigError` for values that have no schema.
+    """
+    nothing = [None] * table.num_rows
+    columns = {name: table[name].to_pylist() if name in table.schema.names else nothing for name in _BESIDE}
+    keys, values = _datas(table, "key"), _datas(table, "value")
+    for key, value, partition, moment, headers in zip(keys, values, *columns.values(), strict=True):
+        pairs = [(one["key"], one["value"]) for one in headers or ()]
+        yield Record(topic, key, value, partition, _moment(moment), pairs)
+
+
+def _datas(table: pa.Table, part: str) -> list[Data]:
+    nothing = Data(None, None)
+    if part not in table.schema.names:
+        return [nothing] * table.num_rows
     try:
-        return _written(record, config)
+        schema = schema_of(table.schema.field(part))
+        return [nothing if one is None else Data(schema, one) for one in values_of(whole(table[part]), schema)]
+    except Unfit as error:
+        raise refused(error, part, "", "") from None
+
+
+def _tried(write: Callable[[], Written | None]) -> Written | None:
+    try:
+        return write()
     except RecursionError:
         why = "it is nested too deeply, or contains itself"
     except (ValueError, OverflowError) as error:  # as of a whole number of thousands of digits
@@ -53,8 +90,8 @@ def write_record(record: SourceRecord, config: ConnectorConfig) -> Written | Non
     )
 
 
-def _written(record: SourceRecord, config: ConnectorConfig) -> Written | None:
-    made: Record | None = Record(
+def _record(record: SourceRecord) -> Record:
+    return Record(
         record.topic,
         _data(record.key, record.key_schema, "key"),
         _data(record.value, record.value_schema, "value"),
@@ -62,8 +99,10 @@ def _written(record: SourceRecord, config: ConnectorConfig) -> Written | None:
         None if record.timestamp is None else _number(_moment(record.timestamp), 2**63, "timestamp"),
         _headers(record) if record.headers else (),
     )
-    if config.chain.links and made is not None:
-        made = config.chain.change(made)
+
+
+def _written(record: Record, config: ConnectorConfig) -> Written | None:
+    made = config.chain.change(record) if config.chain.links else record
     if made is None:
         return None
     key = config.key.value(made.key.schema, made.key.value, "key", made.topic)
@@ -106,7 +145,7 @@ def _data(value: Any, schema: object, part: str) -> Data:
         raise refused(error, part, "", "") from None
 
 
-def _moment(value: object) -> object:
+def _moment(value: Any) -> Any:
     return milliseconds(value) if isinstance(value, datetime) else value
 
 

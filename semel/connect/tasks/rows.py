@@ -16,7 +16,7 @@ from semel.connect.api import Offset, Partition, SourceBatch, SourceRecord
 from semel.connect.columns import UNREADABLE
 from semel.connect.settings.connector_config import ConnectorConfig
 from semel.connect.tasks.dead_letters import dead_letters
-from semel.connect.tasks.records import Written, tables_of, write_record
+from semel.connect.tasks.records import Written, records_of, tables_of, write_data, write_record
 from semel.errors import ConfigError
 from semel.records.arrays import array
 from semel.serdes.connect_offsets import canonical
@@ -133,6 +133,9 @@ def _made(topic: str, table: pa.Table, config: ConnectorConfig) -> list[tuple[st
     made: dict[str, list[pa.Table]] = {}
     if not table.num_rows:
         return []
+    if not config.chain.takes_tables:
+        written = (write_data(one, config) for one in records_of(topic, _readable(table)))
+        return tables_of(one for one in written if one is not None)
     if config.chain.divides:
         table = table.append_column(_ROW, array(np.arange(table.num_rows), pa.int64()))
     for there, rows in config.chain.apply(topic, _readable(table)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import pyarrow as pa
@@ -44,6 +44,14 @@ class Side(Protocol):
     def is_tombstone(self) -> bool:
         """True if there is no value, and no schema says what it would be."""
 
+    @property
+    def is_optional(self) -> bool:
+        """True if a schema says that it may be null."""
+
+    @property
+    def is_map(self) -> bool:
+        """True if a schema says that it is a map."""
+
     def parts(self) -> dict[str, Self] | None:
         """Return the fields, or None if it has none."""
 
@@ -68,6 +76,20 @@ class Side(Protocol):
     def masked(self, replacement: str | None) -> Self | None:
         """Return zeros, empty text, or the replacement; None for a type that has neither. Nulls stay."""
 
+    def optional(self) -> Self:
+        """Return the same, and let it be null."""
+
+    def renamed(self, new: Callable[[Schema], Schema]) -> Self | None:
+        """Return the same values with another schema of their type; None for values without a schema."""
+
+    def mapped(
+        self, new: Callable[[Schema], Schema], convert: Callable[[Schema | None, Any], Any], quick: Any = None
+    ) -> Self:
+        """Return other values with another schema, made one by one. Nulls stay.
+
+        ``quick`` may make a whole column of Arrow at once, or return None.
+        """
+
     def retyped(self, convert: Any, kind: Any) -> Self:
         """Return the values as ``convert`` makes them of a column of Arrow, of the type ``kind``."""
 
@@ -78,7 +100,8 @@ S = TypeVar("S", bound=Side)
 class Transform:
     """Changes the key or the value, which ``side`` says, of tables and of records.
 
-    A class overrides :meth:`changed`, or both :meth:`apply` and :meth:`change`.
+    A class overrides :meth:`changed`; or :meth:`change`, and :meth:`apply` if it can take a table at once. Where a
+    chain has one that cannot, the records of its tables are taken one by one.
     """
 
     options: ClassVar[Mapping[str, Setting]] = {}
@@ -88,6 +111,11 @@ class Transform:
 
     def __init__(self, options: Mapping[str, Any], side: str) -> None:
         self.given, self.side = options, side
+
+    @classmethod
+    def takes_tables(cls) -> bool:
+        """Return whether it can change a table at once."""
+        return cls.apply is not Transform.apply or cls.changed is not Transform.changed
 
     def apply(self, topic: str, table: pa.Table) -> tuple[str, pa.Table]:
         """Change a table of one topic. Return its topic and the table."""

@@ -9,30 +9,40 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from semel.connect.own_classes import own_class
 from semel.connect.settings.connector_properties import ConnectorProperties
-from semel.connect.transforms import envelopes, fields, predicates, routing, timestamps
-from semel.connect.transforms.base import Transform
+from semel.connect.transforms import envelopes, fields, headers, predicates, routing, schemas, timestamps
+from semel.connect.transforms.base import Transform, refused
 from semel.connect.transforms.predicates import Predicate
 from semel.connect.transforms.record import Record
-from semel.errors import ConfigError
+from semel.errors import ConfigError, SemelError
 from semel.settings import Setting, nearest
 
 __all__ = ["PREDICATES", "TRANSFORMS", "Chain", "read_chain"]
 
+#: How names of Java's classes begin: no Python module is looked for.
+_JAVA = ("org.", "com.", "io.", "net.")
 _Tables = list[tuple[str, pa.Table]]
 TRANSFORMS: dict[str, type[Transform]] = {
     made.__name__: made
     for made in (
         envelopes.ExtractNewRecordState,
         fields.ExtractField,
+        fields.Flatten,
         fields.HoistField,
         fields.InsertField,
         fields.MaskField,
         fields.ReplaceField,
         fields.ValueToKey,
+        headers.DropHeaders,
+        headers.HeaderFrom,
+        headers.InsertHeader,
         routing.Filter,
         routing.RegexRouter,
+        schemas.Cast,
+        schemas.SetSchemaMetadata,
         timestamps.TimestampConverter,
+        timestamps.TimestampRouter,
     )
 }
 PREDICATES: dict[str, type[Predicate]] = {
@@ -68,9 +78,14 @@ class _Link:
         return [(topic, pa.concat_tables([changed, rest]).take(pc.sort_indices(places)))]
 
     def change(self, record: Record) -> Record | None:
-        if self.predicate is not None and self.predicate.chooses(record) is self.negate:
-            return record
-        return self.transform.change(record)
+        try:
+            if self.predicate is not None and self.predicate.chooses(record) is self.negate:
+                return record
+            return self.transform.change(record)
+        except (SemelError, RecursionError):
+            raise
+        except Exception as error:  # of a class of the user's own
+            raise refused(self.transform.name, f"it raised {type(error).__name__}: {error!s:.200}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +93,14 @@ class Chain:
     """Transformations in their order."""
 
     links: Sequence[_Link] = ()
+
+    @property
+    def takes_tables(self) -> bool:
+        """True if each of them, and each predicate, takes a table at once."""
+        return all(
+            link.transform.takes_tables() and (link.predicate is None or link.predicate.takes_tables())
+            for link in self.links
+        )
 
     @property
     def divides(self) -> bool:
@@ -110,7 +133,7 @@ def read_chain(properties: ConnectorProperties) -> Chain:
 
 
 def _link(properties: ConnectorProperties, prefix: str, made: Mapping[str, Predicate | None]) -> _Link | None:
-    kind, side = _class(properties, prefix, TRANSFORMS, *{one.package for one in TRANSFORMS.values()})
+    kind, side = _class(properties, prefix, Transform, TRANSFORMS, *{one.package for one in TRANSFORMS.values()})
     predicate = properties.text(f"{prefix}predicate")
     negate = properties.read(f"{prefix}negate", Setting(bool, False))
     if predicate and predicate not in made:
@@ -129,21 +152,33 @@ def _link(properties: ConnectorProperties, prefix: str, made: Mapping[str, Predi
 
 
 def _predicate(properties: ConnectorProperties, prefix: str) -> Predicate | None:
-    kind, _ = _class(properties, prefix, PREDICATES, "org.apache.kafka.connect.transforms.predicates.")
+    kind, _ = _class(properties, prefix, Predicate, PREDICATES, "org.apache.kafka.connect.transforms.predicates.")
     return None if kind is None else _built(properties, prefix, kind.options, kind)
 
 
-def _class(properties: ConnectorProperties, prefix: str, known: Mapping[str, Any], *packages: str) -> tuple[Any, str]:
+def _class(
+    properties: ConnectorProperties, prefix: str, base: type[Any], known: Mapping[str, Any], *packages: str
+) -> tuple[Any, str]:
+    """Return the class of a ``type``, and the side that it names."""
     given = properties.text(f"{prefix}type")
     package = next((one for one in packages if given.startswith(one)), "")
     name, _, side = given.removeprefix(package).partition("$")
-    if name not in known or side not in ("", "Key", "Value"):
+    made = known.get(name)
+    try:
+        if made is None and not given.startswith(_JAVA):
+            made = own_class(name, base, f"{base.__name__.lower()}s")
+    except ConfigError as error:
+        properties.add(f"{prefix}type", error.message)
+        properties.below(prefix)
+        return None, ""
+    if made is None or side not in ("", "Key", "Value"):
         hint = nearest(name, known) or "."
-        text = f"{prefix}type={given:.200} is not there{hint} These are: {', '.join(known)}."
+        more = "a class of your own by its Python name, package.module.Class"
+        text = f"{prefix}type={given:.200} is not there{hint} These are: {', '.join(known)}; or {more}."
         properties.add(f"{prefix}type", text)
         properties.below(prefix)
         return None, ""
-    return known[name], side
+    return made, side
 
 
 def _built(

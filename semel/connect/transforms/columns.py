@@ -12,7 +12,7 @@ import pyarrow as pa
 from semel.connect.transforms.record import mask_of
 from semel.serdes.columns import is_list, whole
 from semel.serdes.schemas import Schema
-from semel.serdes.schemas.arrow import arrow_field, filled, replaced
+from semel.serdes.schemas.arrow import array_of, arrow_field, filled, replaced, schema_of, values_of
 
 __all__ = ["Column", "TableRow", "column_of", "put"]
 
@@ -71,6 +71,16 @@ class Column(NamedTuple):
         """True if all values are null: in a table, these are tombstones."""
         return self.is_null
 
+    @property
+    def is_optional(self) -> bool:
+        """True if its field says that it may be null."""
+        return bool(self.field.nullable)
+
+    @property
+    def is_map(self) -> bool:
+        """True if it has maps."""
+        return bool(pa.types.is_map(self.values.type))
+
     def parts(self) -> dict[str, Column] | None:
         """Return the fields of a struct, with their defaults in the place of nulls."""
         kind = self.values.type
@@ -126,6 +136,27 @@ class Column(NamedTuple):
         except (ArithmeticError, LookupError, ValueError, OverflowError, pa.ArrowException):
             return None
         return self._replace(values=replaced(self.values, self.values.is_valid(), mask))
+
+    def optional(self) -> Column:
+        """Return the same, and let it be null."""
+        return self._replace(field=self.field.with_nullable(True))
+
+    def renamed(self, new: Callable[[Schema], Schema]) -> Column:
+        """Return the same values with another schema."""
+        field = arrow_field(self.field.name, new(schema_of(self.field)))
+        return self._replace(field=field.with_type(self.values.type))
+
+    def mapped(
+        self, new: Callable[[Schema], Schema], convert: Callable[[Schema | None, Any], Any], quick: Any = None
+    ) -> Column:
+        """Return other values with another schema."""
+        schema = schema_of(self.field)
+        field = arrow_field(self.field.name, new(schema))
+        made = None if quick is None else quick(self.values)
+        if made is None:
+            values = values_of(self.values, schema)
+            made = array_of([None if one is None else convert(schema, one) for one in values], field)
+        return Column(made, field)
 
     def retyped(self, convert: Callable[[Any], Any], kind: Any) -> Column:
         """Return the converted values, with a schema of their type."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from semel.errors import ConfigError
 from semel.serdes.schemas import Schema
 from semel.settings import Setting
 
-__all__ = ["ExtractField", "HoistField", "InsertField", "MaskField", "ReplaceField", "ValueToKey"]
+__all__ = ["ExtractField", "Flatten", "HoistField", "InsertField", "MaskField", "ReplaceField", "ValueToKey"]
 
 _Options = Mapping[str, Setting]
 _TEXT, _LIST = Setting(str, default=None), Setting(list, default=())
@@ -139,6 +139,27 @@ class ExtractField(Transform):
         if part is None:
             raise refused(self.name, f"unknown field: {self.given['field']}")
         return part
+
+
+class Flatten(Transform):
+    """Takes the fields of inner structures into the outer one, by names with a delimiter. Lists stay as they are."""
+
+    options: ClassVar[_Options] = {"delimiter": Setting(str, default=".")}
+
+    def changed(self, side: S, row: Row) -> S:
+        """Return the flat structure."""
+        return side.with_parts(dict(self._flat(self.parts(side), "", optional=side.is_optional)))
+
+    def _flat(self, parts: Mapping[str, S], prefix: str, *, optional: bool) -> Iterator[tuple[str, S]]:
+        for name, part in parts.items():
+            inner = part.parts()
+            if inner is None:
+                if part.is_map:
+                    raise refused(self.name, f"field {prefix}{name} is a map, and only structs are flattened")
+                yield f"{prefix}{name}", part.optional() if optional else part
+                continue
+            below = optional or part.is_optional
+            yield from self._flat(inner, f"{prefix}{name}{self.given['delimiter']}", optional=below)
 
 
 class HoistField(Transform):

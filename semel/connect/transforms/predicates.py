@@ -18,12 +18,20 @@ __all__ = ["HasHeaderKey", "Predicate", "RecordIsTombstone", "TopicNameMatches"]
 
 
 class Predicate:
-    """Says which records are chosen: of a table all, none, or an array of booleans."""
+    """Says which records are chosen: of a table all, none, or an array of booleans.
+
+    A class overrides :meth:`chooses`, and :meth:`chosen` if it can answer for a table at once.
+    """
 
     options: ClassVar[Mapping[str, Setting]] = {}
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.given = options
+
+    @classmethod
+    def takes_tables(cls) -> bool:
+        """Return whether it can answer for a table at once."""
+        return cls.chosen is not Predicate.chosen
 
     def chosen(self, topic: str, table: pa.Table) -> Any:
         """Return a mask of the chosen rows."""

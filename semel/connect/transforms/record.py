@@ -65,6 +65,16 @@ class Data(NamedTuple):
         """True if there is no value, and no schema."""
         return self.value is None and self.schema is None
 
+    @property
+    def is_optional(self) -> bool:
+        """True if its schema says that it may be null."""
+        return self.schema is not None and self.schema.optional
+
+    @property
+    def is_map(self) -> bool:
+        """True if its schema says that it is a map."""
+        return self.schema is not None and self.schema.type is Type.MAP
+
     def parts(self) -> dict[str, Data] | None:
         """Return the fields of a struct, with their defaults in the place of nulls, or the items of a dictionary."""
         if self.schema is None:
@@ -135,6 +145,24 @@ class Data(NamedTuple):
             return Data(self.schema, mask if self.schema is None else checked(self.schema, mask))
         except (ArithmeticError, LookupError, ValueError):
             return None
+
+    def optional(self) -> Data:
+        """Return the same, and let it be null."""
+        return self if self.schema is None else Data(self.schema.but(optional=True), self.value)
+
+    def renamed(self, new: Callable[[Schema], Schema]) -> Data | None:
+        """Return the same value with another schema."""
+        if self.schema is None:
+            return None
+        schema = new(self.schema)
+        return Data(schema, Struct.of_cells(schema, self.value.cells) if isinstance(self.value, Struct) else self.value)
+
+    def mapped(
+        self, new: Callable[[Schema], Schema], convert: Callable[[Schema | None, Any], Any], quick: Any = None
+    ) -> Data:
+        """Return another value with another schema."""
+        made = None if self.value is None else convert(self.schema, self.value)
+        return Data(None if self.schema is None else new(self.schema), made)
 
     def retyped(self, convert: Callable[[Any], Any], kind: Any) -> Data:
         """Return the converted value; what converts it reads columns."""

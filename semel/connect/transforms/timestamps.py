@@ -1,4 +1,4 @@
-"""``TimestampConverter``: times as text, as numbers, or as timestamps."""
+"""Times as text, as numbers, or as timestamps, and topics named by the time of their records."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semel.connect.transforms.base import Row, S, Side, Transform, refused
+from semel.connect.transforms.record import Record
 from semel.errors import ConfigError
 from semel.settings import Setting
 
-__all__ = ["TimestampConverter"]
+__all__ = ["TimestampConverter", "TimestampRouter"]
 
 _UNITS = {"seconds": "s", "milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 _TYPES = ("string", "unix", "Date", "Timestamp")
@@ -83,6 +84,30 @@ class TimestampConverter(Transform):
         if pa.types.is_string(kind) and self._format and not self._fraction:
             return pc.strptime(values, self._format, "s").cast(pa.timestamp("ms"))
         raise refused(self.name, f"it cannot read {kind} as a time with this format")
+
+
+class TimestampRouter(Transform):
+    """Names the topic by the time of the record, in UTC."""
+
+    options: ClassVar[Mapping[str, Setting]] = {
+        "topic.format": Setting(str, default="${topic}-${timestamp}"),
+        "timestamp.format": Setting(str, default="yyyyMMdd"),
+    }
+    sided: ClassVar[bool] = False
+
+    def __init__(self, options: Mapping[str, Any], side: str) -> None:
+        super().__init__(options, side)
+        self._format, self._fraction = _read_format(options["timestamp.format"])
+
+    def change(self, record: Record) -> Record:
+        """Return the record for that topic."""
+        if record.timestamp is None:
+            raise refused(self.name, "it has no timestamp")
+        time = pa.array([record.timestamp], pa.timestamp("ms"))
+        text = pc.strftime(time if self._fraction else _seconds(time), self._format)[0].as_py()
+        topic = self.given["topic.format"].replace("${topic}", record.topic)
+        record.topic = topic.replace("${timestamp}", text)
+        return record
 
 
 def _seconds(time: Any) -> Any:

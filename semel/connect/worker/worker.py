@@ -32,6 +32,7 @@ from semel.processes.launcher import Launcher
 from semel.processes.supervisor import Status
 from semel.web.server import Server
 from semel.wire.client import Client
+from semel.wire.security import server_context
 
 __all__ = ["LEADER_CHECK_S", "Worker"]
 
@@ -66,7 +67,7 @@ class Worker:
                 " of its own.",
                 tag="WRONG_VALUE",
             )
-        if not connectors and self.config.config_topic is None and not self.config.listeners:
+        if not connectors and self.config.config_topic is None and not self.config.rest.listeners:
             raise ConfigError(
                 "there are no connectors, and no listeners for REST to create one. Nothing was started. Give files of"
                 " connectors, or config.storage.topic and status.storage.topic.",
@@ -83,7 +84,9 @@ class Worker:
             rebalance_timeout_ms=self.config.rebalance_timeout_ms,
             heartbeat_ms=self.config.heartbeat_ms,
         )
-        self._rest = Server("semel-connect-rest", self.config.listeners)
+        rest = self.config.rest
+        context = None if rest.tls is None else server_context(rest.tls, rest.client_auth)
+        self._rest = Server("semel-connect-rest", rest.listeners, context)
         self._term: Term | None = None
         self._not_before = 0.0
         #: Set once it answers for connectors, itself or through its leader.
@@ -106,7 +109,7 @@ class Worker:
         self._rest.listen()
         try:
             self._rest.serve(rest_app(self.config, self))
-            self._group.join(self._rest.url(self.config.advertised))
+            self._group.join(self._rest.url(self.config.rest.advertised, self.config.rest.scheme))
             self._ensure_topics()
             if self.leads:
                 self._take_over()
@@ -236,7 +239,7 @@ class Worker:
         term = self._term
         if term is None or not term.started:
             return True
-        return not term.spark_gone and (bool(self.config.listeners) or not term.all_failed)
+        return not term.spark_gone and (bool(self.config.rest.listeners) or not term.all_failed)
 
     # ---- ending
 
@@ -325,10 +328,11 @@ class Worker:
 
     def _put(self, given: Mapping[str, str]) -> bool:
         """Have the leader take a connector, once it answers. False where it has no REST."""
-        path = f"/connectors/{quote(given['name'].strip(), safe='')}/config"
+        rest, path = self.config.rest, f"/connectors/{quote(given['name'].strip(), safe='')}/config"
         end = time.monotonic() + _LEADER_BEGINS_S
         while self.leader_url and not self.leads:
-            answer = ask_leader(self.leader_url, "PUT", path, {"forward": ["true"]}, {}, json.dumps(given).encode())
+            body = json.dumps(given).encode()
+            answer = ask_leader(self.leader_url, "PUT", path, {"forward": ["true"]}, rest.own_login, body, rest.tls)
             if answer.status in (200, 201):
                 return True
             if answer.status != _CONFLICT or time.monotonic() > end:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import subprocess
 import sys
 import time
@@ -21,7 +22,9 @@ from semel.errors import ConfigError, Fenced, Retriable
 from semel.processes.launcher import Launcher
 from semel.processes.supervisor import State
 from semel.sandbox import Sandbox
+from semel.sandbox.security import Secured
 from semel.strict_json import read_object
+from semel.web.basic_login import basic_header
 from semel.wire.api import membership
 from semel.wire.client import Client
 from tests.connect.support.place import Place
@@ -41,13 +44,26 @@ def _rest(place: Place, worker: Worker) -> Rest:
     return Rest("group", worker.addresses[0], place.servers, place.worker, place.file.parent)
 
 
-def test_a_worker_hands_requests_on_and_leads_once_the_leader_leaves(place: Place) -> None:
-    worker = {**place.stored, **LISTENS}
+def test_a_worker_hands_requests_on_and_leads_once_the_leader_leaves(place: Place, tmp_path: Path) -> None:
+    """By https, and with logins."""
+    secured = Secured.make(tmp_path, {})
+    stores = {"truststore": secured.truststore, "keystore": tmp_path / "127.0.0.1.pem"}
+    users = tmp_path / "users.properties"
+    users.write_text("ada=secret\n")
+    worker = {
+        **place.stored,
+        "listeners": "https://127.0.0.1:0",
+        "semel.rest.credentials.file": str(users),
+        **{f"listeners.https.ssl.{store}.location": str(path) for store, path in stores.items()},
+    }
     place.file.write_text("")
     with place.running(**worker) as first, place.running(place.lines("of-a-file"), **worker) as second:
         assert (first.worker.leads, second.worker.leads) == (True, False)
         assert first.worker.herder.names == ["of-a-file"], "files act as PUT does, at the leader"
         rest = _rest(place, second.worker)
+        rest.trusts = ssl.create_default_context(cafile=secured.truststore)
+        assert rest.ask("GET", "/health")[0] == rest.ask("GET", "/connectors")[0] == 401
+        rest.headers = {"Authorization": basic_header("ada", "secret")}
         assert rest.ask("GET", "/health")[0] == 200
         status, made = rest.ask("POST", "/connectors", {"name": place.name, "config": place.numbers(2000)})
         assert (status, made["name"]) == (201, place.name)

@@ -13,11 +13,13 @@ import org.apache.kafka.common.metrics.PluginMetrics;
 import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.data.SchemaAndValue;
 import org.apache.kafka.connect.file.FileStreamSourceTask;
+import org.apache.kafka.connect.header.Header;
 import org.apache.kafka.connect.json.JsonConverter;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.source.SourceTaskContext;
 import org.apache.kafka.connect.storage.OffsetStorageReader;
 import org.apache.kafka.connect.storage.Converter;
+import org.apache.kafka.connect.storage.SimpleHeaderConverter;
 import org.apache.kafka.connect.transforms.Transformation;
 
 /** Reads cases from standard input, and writes them with what Kafka Connect's own classes answer. */
@@ -149,6 +151,12 @@ public class Answers {
             answer.put("topic", record.topic());
             answer.put("key", text(record.keySchema(), record.key()));
             answer.put("value", text(record.valueSchema(), record.value()));
+            SimpleHeaderConverter converter = new SimpleHeaderConverter();
+            for (Header header : record.headers()) {
+                byte[] bytes = converter.fromConnectHeader(record.topic(), header.key(), header.schema(), header.value());
+                answer.withArray("headers").addArray().add(header.key())
+                    .add(bytes == null ? null : new String(bytes, StandardCharsets.UTF_8));
+            }
             return answer;
         } catch (Exception refused) {
             return JSON.getNodeFactory().textNode("refused: " + refused.getClass().getSimpleName());

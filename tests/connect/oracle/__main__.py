@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import os
 import subprocess
 from pathlib import Path
@@ -52,6 +53,22 @@ _FIELDS = {
 _ROW = {"id": 1, "name": "x", "price": 1e10, "tags": ["a", None], "at": 86_400_123, "day": 3, "hour": 3_600_000}
 _HOIST = {"type": "HoistField$Value", "field": "line"}
 _ROUTER = "RegexRouter"
+_LITERALS = (
+    "shop",
+    "1",
+    "007",
+    "1.50",
+    "true",
+    "TRUE",
+    "null",
+    "[1,2]",
+    "{a:1}",
+    "2020-01-01",
+    '"q"',
+    "1e3",
+    "-5",
+    " x ",
+)
 CHAINS: list[tuple[Any, str, list[dict[str, Any]]]] = [
     ("foo", "t", [_HOIST]),
     (None, "t", [_HOIST]),
@@ -85,6 +102,7 @@ CHAINS: list[tuple[Any, str, list[dict[str, Any]]]] = [
             ("orders", "(.*)", "$x"),
         ]
     ),
+    *(("foo", "t", [{"type": "InsertHeader", "header": "h", "value.literal": text}]) for text in _LITERALS),
 ]
 
 
@@ -119,7 +137,7 @@ def main() -> None:
     (HERE / "answers.json").write_text(answers + "\n")
     asked = _asked({"converters": CONVERTERS, "values": corpus(), "transforms": [], "chains": CHAINS_OF_CORPUS})
     rows = ",\n".join(json.dumps(one, separators=(",", ":")) for one in asked["values"])
-    (HERE / "corpus.json").write_text(f"[\n{rows}\n]\n")
+    (HERE / "corpus.json.xz").write_bytes(lzma.compress(f"[\n{rows}\n]\n".encode()))
 
 
 def _asked(questions: dict[str, Any]) -> Any:

@@ -169,4 +169,28 @@ CHAINS: dict[str, list[dict[str, str]]] = {
     "field to text": [_step(_TIMES, field="at", target_type="string", format="yyyy-MM-dd HH:mm:ss")],
     "field to unix": [_step(_TIMES, field="at", target_type="unix", unix_precision="seconds")],
     "field to timestamp": [_step(_TIMES, field="at", target_type="Timestamp", format="yyyy-MM-dd HH:mm:ss")],
+    **{
+        f"whole to {kind}": [_step("Cast$Value", spec=kind)]
+        for kind in ("int8", "int64", "float32", "boolean", "string")
+    },
+    "fields cast": [_step("Cast$Value", spec="a:string,at:int64")],
+    "fields narrowed": [_step("Cast$Value", spec="a:int16,b:float64")],
+    "flat": [_step("Flatten$Value", delimiter="_")],
+    "flat of a struct": [_step("HoistField$Value", field="x"), _step("Flatten$Value")],
+    "named": [_step("SetSchemaMetadata$Value", schema_name="shop.Order", schema_version="4")],
+    "moved": [_step("HeaderFrom$Value", fields="a,b", headers="x,y", operation="move")],
+    "copied": [_step("HeaderFrom$Value", fields="a", headers="x", operation="copy")],
+    "whole in a header": [
+        _step("HoistField$Value", field="v"),
+        _step("HeaderFrom$Value", fields="v", headers="w", operation="copy"),
+        _step("ExtractField$Value", field="v"),
+    ],
+    "headers": [
+        _step("InsertHeader", header="from", value_literal="shop"),
+        _step("InsertHeader", header="to", value_literal="x y"),
+        _step("InsertHeader", header="from", value_literal="again"),
+        _step("DropHeaders", headers="to"),
+    ],
+    "by day": [_step("TimestampRouter", topic_format="day-${timestamp}-of-${topic}", timestamp_format="yyyy-MM-dd")],
+    "by hour": [_step("TimestampRouter", timestamp_format="yyyyMMddHH")],
 }

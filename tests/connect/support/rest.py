@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -27,14 +28,21 @@ class Rest:
 
     def __init__(self, who: str, address: str, servers: str, worker: dict[str, str], folder: Path) -> None:
         self.who, self.address, self.servers, self.worker, self.folder = who, address, servers, worker, folder
+        #: Sent with each request, and whom to believe.
+        self.headers: dict[str, str] = {}
+        self.trusts: ssl.SSLContext | None = None
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
         """Return the status and the JSON of an answer. The body is JSON unless it is bytes."""
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
-        sent = {"Content-Type": "application/json", **{name.replace("_", "-"): one for name, one in headers.items()}}
+        sent = {
+            "Content-Type": "application/json",
+            **self.headers,
+            **{name.replace("_", "-"): one for name, one in headers.items()},
+        }
         request = Request(f"{self.address}{path}", data=data, method=method, headers=sent)
         try:
-            with urlopen(request, timeout=90) as answer:
+            with urlopen(request, timeout=90, context=self.trusts) as answer:
                 status, text = answer.status, answer.read()
         except HTTPError as error:
             status, text = error.code, error.read()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -161,9 +162,12 @@ def test_what_would_change_the_result_is_refused_at_its_setting(setting: str, va
         ({"ofset.storage.topic": "x"}, "UNKNOWN_OPTION", "did you mean offset.storage.topic?"),
         ({"config.storage.topic": "c"}, "MISSING_OPTION", "status.storage.topic is missing"),
         ({"rest.port": "8083"}, "NOT_YET", "rest.port is not there yet"),
-        ({"listeners": "https://:8083"}, "NOT_YET", "REST speaks http"),
+        ({"listeners": "https://:8083"}, "MISSING_OPTION", "Give listeners.https.ssl.keystore.location"),
+        ({"rest.advertised.listener": "https", "listeners": "http://:1"}, "WRONG_VALUE", "has no listener"),
+        ({"semel.rest.credentials.file": "/nowhere"}, "REST_LOGIN", "cannot be read: No such file"),
+        ({"rest.extension.classes": "BasicAuthSecurityRestExtension"}, "REST_LOGIN", "no file has them"),
         ({"listeners": "localhost"}, "WRONG_VALUE", "is not an address"),
-        ({"rest.extension.classes": "a.B"}, "NOT_YET", "Java classes"),
+        ({"rest.extension.classes": "a.B"}, "NOT_YET", "Java class"),
         ({"config.storage.topic": "offsets", "status.storage.topic": "s"}, "WRONG_VALUE", "have one name"),
         ({"exactly.once.source.support": "on"}, "WRONG_VALUE", "not one of disabled, preparing, enabled"),
         (
@@ -300,8 +304,33 @@ def test_a_connector_that_is_refused(given: dict[str, str], tag: str, text: str)
 
 def test_other_workers_find_one_that_listens_everywhere_by_its_name() -> None:
     for given in ("http://:8083", "http://0.0.0.0:8083", "http://[::]:8083"):
-        assert worker(listeners=given).advertised == f"{socket.gethostname()}:8083"
-    assert worker(listeners="http://10.0.0.1:1").advertised == "10.0.0.1:1"
+        assert worker(listeners=given).rest.advertised == f"{socket.gethostname()}:8083"
+    assert worker(listeners="http://10.0.0.1:1").rest.advertised == "10.0.0.1:1"
+
+
+def test_https_and_logins_as_kafka_connect_has_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file of users is found where Kafka's own extension finds it."""
+    users, jaas = tmp_path / "users.properties", tmp_path / "jaas.conf"
+    users.write_text("ada=secret: of=hers\n\n# none\nbob=b\n")
+    module = "org.apache.kafka.connect.rest.basic.auth.extension.PropertyFileLoginModule"
+    jaas.write_text(f'Other {{ a.B required; }};\nKafkaConnect {{\n  {module} required\n  file="{users}";\n}};\n')
+    monkeypatch.setenv("KAFKA_OPTS", f"-Dx=y -Djava.security.auth.login.config={jaas}")
+    extension = "org.apache.kafka.connect.rest.basic.auth.extension.BasicAuthSecurityRestExtension"
+    https = {"listeners": "https://10.0.0.1:8443,http://:1", "listeners.https.ssl.keystore.location": "/k.pem"}
+    made = worker(**{"rest.extension.classes": extension, "rest.advertised.listener": "https"}, **https).rest
+    assert made.credentials == {"ada": "secret: of=hers", "bob": "b"}
+    assert "secret" not in repr(made)
+    assert (made.address, made.scheme) == ("https://10.0.0.1:8443", "https")
+    assert made.tls is not None
+    assert (made.tls.keystore_location, made.client_auth) == ("/k.pem", "none")
+    assert worker(**https).rest.scheme == "http"
+    assert worker(**https).rest.credentials is None
+    jaas.write_text("KafkaConnect { a.B required; };")
+    with pytest.raises(ConfigError, match="has no file of logins"):
+        worker(**{"rest.extension.classes": extension})
+    users.write_text("\n")
+    with pytest.raises(ConfigError, match="has no user"):
+        worker(**{"semel.rest.credentials.file": str(users)})
 
 
 def test_what_a_connector_may_override() -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+import lzma
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -27,7 +29,7 @@ from tests.connect.oracle.corpus import CHAINS, HOW, PARTITION, TIMESTAMP
 from tests.connect.unit.test_config import LINES, WORKER
 from tests.connect.unit.test_kafka_answers import MORE
 
-CORPUS = json.loads((Path(__file__).parents[1] / "oracle/corpus.json").read_text())
+CORPUS = json.loads(lzma.decompress((Path(__file__).parents[1] / "oracle/corpus.json.xz").read_bytes()))
 CONVERTERS = tuple(CORPUS[0]["answers"])
 REFUSED = "refused"
 Differences = list[tuple[Any, Any, Any]]
@@ -68,16 +70,21 @@ def differences(answers: Callable[[dict[str, Any]], Any], ours: Callable[[dict[s
 
 def is_more(name: str, difference: tuple[Any, Any, Any]) -> bool:
     """What semel takes and Kafka Connect refuses: numbers of another width, text as bytes, tombstones, a masked decimal
-    (Java's zero has no digits after the point), times of short numbers, of nulls or without a schema. Of bytes as text,
-    Java shows the address.
+    (Java's zero has no digits after the point), times of short numbers, of nulls or without a schema, a time as a whole
+    that is cast, a name for what is no struct. Of bytes as text, Java shows the address; a number of 32 bits has more
+    digits before Java 19 than it takes to read it back.
     """
-    asked, answer, _ = difference
+    asked, answer, made = difference
     kind = name.partition(" ")[0].rpartition(".")[2]
     schema, payload = asked["schema"] or {}, asked["payload"]
     if kind == "StringConverter":
         return bool(schema) and "bytes" in json.dumps(schema) and b"[B@" in answer[2]
+    if name == "whole to float32" and REFUSED not in (answer, made):
+        return bool(np.float32(_payload(answer)) == np.float32(_payload(made)))
     if answer != REFUSED:
         return False
+    if name == "named" or (name.startswith("whole to ") and schema.get("name", "").startswith("org.apache.kafka.")):
+        return True
     if name in CHAINS and ("Decimal" in json.dumps(schema) or (name == "field to timestamp" and not schema)):
         return True
     if name == "whole to unix" and (payload is None or isinstance(payload, int)):
@@ -90,13 +97,18 @@ def is_more(name: str, difference: tuple[Any, Any, Any]) -> bool:
     return {str: "string", int: "int64", float: "double"}.get(type(payload), "") in taken
 
 
+def _payload(answer: Any) -> Any:
+    return json.loads(answer[2])["payload"]
+
+
 def written(asked: dict[str, Any], made: ConnectorConfig) -> Any:
     try:
         row = write_record(record_of(asked["given"]), made)
     except ConfigError:
         return REFUSED
     assert row is not None
-    return row.topic, comparable(asked["given"], row.key), comparable(asked["given"], row.value)
+    headers = [[name, None if value is None else value.decode()] for name, value in row.headers]
+    return row.topic, comparable(asked["given"], row.key), comparable(asked["given"], row.value), headers
 
 
 @pytest.mark.parametrize("name", CONVERTERS, ids=lambda name: name.rpartition(".")[2])
@@ -104,7 +116,7 @@ def test_converters(name: str) -> None:
     def answer(asked: dict[str, Any]) -> Any:
         text = asked["answers"][name]
         if text is None or not text.startswith(REFUSED):
-            return "t", None, comparable(asked["given"], None if text is None else base64.b64decode(text))
+            return "t", None, comparable(asked["given"], None if text is None else base64.b64decode(text)), []
         return REFUSED
 
     made = config(name)
@@ -119,7 +131,12 @@ def test_transforms(name: str) -> None:
         if isinstance(kafkas, str):
             return REFUSED
         key, value = (kafkas[part] and kafkas[part].encode() for part in ("key", "value"))
-        return kafkas["topic"], comparable(asked["given"], key), comparable(asked["given"], value)
+        return (
+            kafkas["topic"],
+            comparable(asked["given"], key),
+            comparable(asked["given"], value),
+            kafkas.get("headers", []),
+        )
 
     made = config(CONVERTERS[1], name)
     different = differences(answer, lambda asked: written(asked, made))
@@ -195,7 +212,11 @@ def _rows(polled: Any, made: ConnectorConfig) -> Any:
     except ConfigError:
         return REFUSED
     assert rows is not None
-    return [(row.get("key"), row["value"]) for _, table in rows.tables for row in table.to_pylist()]
+    return [
+        (topic, row.get("key"), row["value"], row.get("headers", []))
+        for topic, table in rows.tables
+        for row in table.to_pylist()
+    ]
 
 
 @pytest.mark.parametrize(

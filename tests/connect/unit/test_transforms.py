@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from semel.connect.api import SourceRecord
+from semel.connect.api import Schema, SourceBatch, SourceRecord
 from semel.connect.settings.connector_config import ConnectorConfig, ConnectorConfigParser
 from semel.connect.settings.worker_config import WorkerConfig
 from semel.connect.tasks.rows import rows_of
@@ -168,7 +168,14 @@ def test_routing_and_filters_by_predicates() -> None:
 @pytest.mark.parametrize(
     ("transform", "setting", "text"),
     [
-        ({"type": "Cast$Value"}, "type", "is not there"),
+        ({"type": "Kast$Value"}, "type", "did you mean Cast?"),
+        ({"type": "Cast$Value", "spec": "a:int128"}, "type", "has the type int128"),
+        ({"type": "Cast$Value", "spec": "a:int8,int8"}, "type", "and more beside it"),
+        ({"type": "HeaderFrom$Value", "fields": "a", "headers": "x,y", "operation": "move"}, "type", "as many as"),
+        ({"type": "InsertHeader", "header": "h", "value.literal": "0.123456789"}, "type", "rounds to 0.12345679"),
+        ({"type": "com.shop.Mask"}, "type", "a class of your own"),
+        ({"type": "shop_nowhere.Mask"}, "type", "cannot be imported (ModuleNotFoundError"),
+        ({"type": "json.JSONDecoder"}, "type", "is no subclass of semel.connect.Transform"),
         ({"type": "RegexRuoter"}, "type", "did you mean RegexRouter?"),
         ({"type": "RegexRouter", "replacement": "x"}, "regex", "Missing required configuration"),
         ({"type": "RegexRouter", "regex": "(", "replacement": "x"}, "type", "Invalid regex"),
@@ -249,3 +256,36 @@ def test_offsets_of_what_a_filter_left_out_count() -> None:
     assert rows is not None
     assert not rows.tables
     assert list(rows.offsets.values()) == [({"p": 1}, {"n": 4})]
+
+
+OWN = "tests.connect.support.own_transforms."
+SHOUT = {"type": f"{OWN}Shout$Value", "field": "name"}
+
+
+def _written(made: ConnectorConfig, polled: Any) -> list[Any]:
+    rows = rows_of(polled, made, 0)
+    return [] if rows is None else [(topic, row["value"]) for topic, some in rows.tables for row in some.to_pylist()]
+
+
+@pytest.mark.parametrize("as_a_table", [False, True])
+def test_a_class_of_ones_own(as_a_table: bool) -> None:
+    """It sees each record by itself, of a table too."""
+    big = {"predicates": "big", "predicates.big.type": f"{OWN}Above", "predicates.big.limit": "1"}
+    made = config(SHOUT, {"type": "Filter", "predicate": "big"}, **big)
+    given = [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
+    polled: Any = SourceBatch("orders", pa.table({"value": given}), {"p": 1}, {"n": 1})
+    if not as_a_table:
+        schema = Schema.struct({"id": Schema.int64(), "name": Schema.string()})
+        polled = [SourceRecord("orders", value, {"p": 1}, {"n": 1}, value_schema=schema) for value in given]
+    assert _written(made, polled) == [("orders", b'{"id":1,"name":"A!"}')]
+
+
+@pytest.mark.parametrize("tolerance", ["none", "all"])
+def test_a_class_of_ones_own_that_raises(tolerance: str) -> None:
+    made = config(SHOUT, **{"errors.tolerance": tolerance})
+    records = [_record({"name": "a"}, 0), _record({"name": 7}, 1)]
+    if tolerance == "all":
+        assert _written(made, records) == [("t", b'{"name":"A!"}')]
+        return
+    with pytest.raises(ConfigError, match="Shout cannot change a record: it raised AttributeError"):
+        _written(made, records)

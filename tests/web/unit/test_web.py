@@ -6,7 +6,10 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
+from urllib.error import URLError
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import pytest
 from starlette.requests import Request
@@ -14,12 +17,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from semel.errors import ConfigError
+from semel.sandbox.security import Secured
+from semel.security import Tls
 from semel.web.access import Access, Login
 from semel.web.answers import failed, json_answer, read_body
 from semel.web.app import make_app
+from semel.web.basic_login import BasicLogin, basic_header
 from semel.web.listener import Listener, http_address
 from semel.web.page import Page, files_route
 from semel.web.server import Server
+from semel.wire.security import server_context, tls_context
 
 HERE = Listener("127.0.0.1", 0)
 PAGE = Page("Mirror", "    <p>{as it is}</p>\n", "mirror.js")
@@ -157,6 +164,50 @@ def test_a_port_that_is_taken_is_an_error() -> None:
             Server("second", [Listener("127.0.0.1", port)]).listen()
         assert refused.value.tag == "LISTENER"
     Listener("127.0.0.1", port).listen().close()
+
+
+def test_a_login_by_user_and_password() -> None:
+    wrong: list[dict[str, str]] = [
+        {},
+        {"Authorization": "Basic x"},
+        {"Authorization": basic_header("ada", "b")},
+        {"Authorization": "Bearer b"},
+    ]
+    with serving(login=BasicLogin({"ada": "l:ö", "bob": "b"}, "here")) as server:
+        for headers in wrong:
+            answer, body = ask(server, "GET", "/", b"", **headers)
+            assert (answer.status, json.loads(body)["message"]) == (401, "User cannot access the resource.")
+            assert answer.headers["WWW-Authenticate"] == 'Basic realm="here", charset="UTF-8"'
+        for user, password in (("ada", "l:ö"), ("bob", "b")):
+            assert ask(server, "GET", "/", Authorization=basic_header(user, password))[0].status == 200
+
+
+@pytest.mark.parametrize("client_auth", ["none", "requested", "required"])
+def test_https_beside_http(tmp_path: Path, client_auth: str) -> None:
+    secured = Secured.make(tmp_path, {})
+    tls = Tls(truststore_location=str(secured.truststore), keystore_location=str(tmp_path / "127.0.0.1.pem"))
+    server = Server("web", [Listener("127.0.0.1", 0, tls=True), HERE], server_context(tls, client_auth))
+    server.listen()
+    server.serve(make_app(ROUTES, Access(frozenset({"localhost"}))))
+    try:
+        safe, plain = server.addresses
+        assert (safe.partition(":")[0], plain.partition(":")[0]) == ("https", "http")
+        assert server.url("seen:0", "https") == safe.replace("127.0.0.1", "seen")
+        assert server.url("seen:0") == plain.replace("127.0.0.1", "seen")
+        for address, context in ((plain, None), (safe, tls_context(tls))):
+            with urlopen(address, context=context) as answer:
+                assert json.load(answer) == {"name": "à"}
+        with pytest.raises(URLError, match="CERTIFICATE_VERIFY_FAILED"):
+            urlopen(safe)
+        without = tls_context(Tls(truststore_location=str(secured.truststore)))
+        if client_auth == "required":
+            with pytest.raises(OSError, match=r"(?i)certificate required|reset|EOF|closed connection"):
+                urlopen(safe, context=without)
+        else:
+            with urlopen(safe, context=without) as answer:
+                assert answer.status == 200
+    finally:
+        server.close()
 
 
 def test_addresses() -> None:

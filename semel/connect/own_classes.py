@@ -1,0 +1,46 @@
+"""Classes of one's own: by their Python names (``package.module.Class``), or by the entry points of a package."""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import TypeVar
+
+from semel.errors import ConfigError
+
+__all__ = ["announced", "own_class"]
+
+T = TypeVar("T")
+
+
+@cache
+def announced(kind: str) -> dict[str, EntryPoint]:
+    """Return what installed packages announce as ``semel.connect.<kind>``, by name."""
+    return {one.name: one for one in entry_points(group=f"semel.connect.{kind}")}
+
+
+def own_class(name: str, base: type[T], kind: str) -> type[T] | None:
+    """Return a subclass of ``base``; None if no such class can be there: the name has no module, and is not announced.
+
+    Raises :class:`ConfigError` for one that cannot be imported, or is another class.
+    """
+    known = announced(kind).get(name)
+    path = name if known is None else known.value.replace(":", ".")
+    module, _, attribute = path.rpartition(".")
+    if not module:
+        return None
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (Exception, SystemExit) as raised:  # a module runs when it is imported
+        raise ConfigError(
+            f"{name:.200} cannot be imported ({type(raised).__name__}: {raised!s:.200}). Nothing was read or written."
+            " Install it on the driver and on the executors, or send it with --py-files.",
+            tag="PLUGIN_MISSING",
+        ) from raised
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise ConfigError(
+            f"{name:.200} is no subclass of semel.connect.{base.__name__}. Nothing was read or written. Name one.",
+            tag="PLUGIN_MISSING",
+        )
+    return found
