@@ -58,6 +58,7 @@ _SINKS = {
         ),
         "semel.connect.connectors.sinks.sql.SqlSink",
     ),
+    "FileSink": "semel.connect.connectors.sinks.files.FileSink",
 }
 _CONNECTORS = {**_SOURCES, **_SINKS}
 _PLAIN = {

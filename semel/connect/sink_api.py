@@ -125,6 +125,8 @@ class SinkContext:
     assignment: Collection[TopicPartition] = ()
     #: Reports a record that the task leaves out. None unless ``errors.tolerance=all``.
     errant_record_reporter: ErrantRecordReporter | None = None
+    #: Where the partitions are read from, unless ``open`` says otherwise: what the group has committed.
+    positions: Mapping[TopicPartition, int] = field(default_factory=dict)
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
     paused: set[TopicPartition] = field(default_factory=set)
     commit_requested: bool = False

@@ -146,8 +146,7 @@ class _Loop:
                 pause = self._context.timeout_ms
                 self._context.timeout_ms = None
                 if not self._pause(backoff.next() if pause is None else pause / 1000):
-                    self._pending = None
-                    return
+                    return  # if the task is to end, the batch stays pending: its offsets are not committed
         self._letters.flush()
         self._pending = None
         self._records += batch.num_rows
@@ -172,12 +171,13 @@ class _Loop:
 
     # ---- partitions
 
-    def open(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+    def open(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """Open the task's partitions. Return the offsets that it names."""
         context = self._context
-        context.assignment, context.offsets, context.paused = frozenset(partitions), {}, set()
+        context.assignment, context.positions = frozenset(positions), dict(positions)
+        context.offsets, context.paused = {}, set()
         self._pending = None
-        self._task.open(partitions)
+        self._task.open(context.assignment)
         offsets, context.offsets = context.offsets, {}
         reached(SinkTaskStep.PARTITIONS_OPENED, self._name)
         return offsets
@@ -189,7 +189,8 @@ class _Loop:
         except (Fenced, Retriable, ConfigError) as error:  # the next task begins at what is committed
             log.warning("task %s gives up partitions without their newest offsets: %s", self._name, error)
         self._task.close(partitions)
-        self._context.assignment, self._committed = (), {}
+        self._pending, self._committed = None, {}
+        self._context.assignment = ()
         reached(SinkTaskStep.PARTITIONS_CLOSED, self._name)
 
     def _apply_context(self) -> None:

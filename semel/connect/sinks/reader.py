@@ -45,8 +45,8 @@ class ReadBatch(NamedTuple):
 class Assignment(Protocol):
     """The task, as far as its partitions change. All is called in the thread that polls."""
 
-    def open(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Open new partitions. Return where they begin, if that is not where the group stands."""
+    def open(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Open new partitions, which the group has read so far. Return where they begin, if that is elsewhere."""
 
     def close(self, partitions: Collection[TopicPartition]) -> None:
         """Commit what was put, and close partitions, before others get them."""
@@ -169,7 +169,7 @@ class GroupReader:
         self._paused = frozenset()
         if self._sink.reset == "latest" and stands.keys() != positions.keys():
             self.commit(positions)  # a later start would begin at a later end, and skip the records between
-        self.seek(self._task.open(assigned.assignment))
+        self.seek(self._task.open(positions))
 
     def _revoke(self) -> None:
         if self._assigned is not None:

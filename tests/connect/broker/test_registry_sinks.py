@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
@@ -48,6 +49,7 @@ def written(registry: Registry, topic: str, fields: list[dict[str, Any]], rows: 
     return [one for one in made if one is not None]
 
 
+@pytest.mark.exhaustive
 def test_avro_becomes_rows(spark: SparkSession, kafka: Sandbox, registry: Registry, tmp_path: Path) -> None:
     """The schema gets one more field on the way. What is no Avro fails the task, and names its place."""
     place, file = Place(spark, kafka.bootstrap_servers, tmp_path), tmp_path / "target.db"

@@ -113,6 +113,16 @@ def test_a_batch_is_put_again_where_the_target_asks_for_it(sink: Sink) -> None:
     assert [one["value"] for one in sink.wait(20)] == [f"v{number}" for number in range(20)]
 
 
+def test_a_batch_that_the_target_did_not_take_comes_again(place: Place, tmp_path: Path) -> None:
+    """The connector is stopped while its task waits before the next try."""
+    sink = Sink(place, "retrying", tmp_path)
+    sink.produce(values(20))
+    with place.running(sink.config | {"how": "refuse"}, offset_flush_interval_ms="100") as running:
+        wait_for(lambda: len(noted(tmp_path)) > 2, lambda: str(running.states))
+    with place.running(sink.config, offset_flush_interval_ms="100") as sink.running:
+        assert [one["value"] for one in sink.wait(20)] == [f"v{number}" for number in range(20)]
+
+
 @of("rewinding")
 def test_a_task_goes_back(sink: Sink) -> None:
     sink.produce([*values(3), {"value": BACK}])

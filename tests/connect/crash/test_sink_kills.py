@@ -1,6 +1,6 @@
-"""Tasks and drivers of a sink killed at each step, and tasks that are held: each record is one row of PostgreSQL.
+"""Tasks and drivers of a sink killed at each step, and tasks that are held.
 
-The tables have no key that would hide a second row.
+Each record is one row of PostgreSQL, or one line of a file. No key hides a second one.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 import os
 import signal
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
@@ -57,7 +57,7 @@ _numbers = count(1)
 
 
 class Careless(SqlSink):
-    """The control: a sink that forgets the target's offsets, so that only its group's count. Its tasks are killed."""
+    """The control: a sink that forgets the target's offsets, so that only its group's count. It is killed once."""
 
     def task(self) -> SinkTask:
         return CarelessTask()
@@ -76,31 +76,27 @@ class CarelessTask(SqlSinkTask):
     def put(self, batch: SinkBatch) -> None:
         super().put(batch)
         self._puts += 1
-        if self._puts == 3:
+        once = Path(os.environ["SEMEL_CRASH_DIR"]) / "careless"
+        if self._puts == 3 and not once.exists():
+            once.touch()
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Rows:
-    """A sink of two tasks, its topic of three partitions, and its table."""
+class Records:
+    """A sink of two tasks, its topic of three partitions, and what is in its target."""
 
-    def __init__(self, servers: str, postgres: Postgres, **more: str) -> None:
-        self.name, self.count, self._servers, self._postgres = f"sink-kills-{next(_numbers)}", 0, servers, postgres
+    def __init__(self, servers: str, **target: str) -> None:
+        self.name, self.count, self._servers = f"sink-kills-{next(_numbers)}", 0, servers
         topics.create(servers, self.name, 3)
         self.properties = {
             "name": self.name,
-            "connector.class": "io.confluent.connect.jdbc.JdbcSinkConnector",
-            "connection.url": f"jdbc:postgresql://127.0.0.1:{postgres.port}/postgres",
-            "connection.user": "postgres",
             "topics": self.name,
             "tasks.max": "2",
-            "auto.create": "true",
-            "retry.backoff.ms": "200",
-            "max.retries": "1000",
             "value.converter": "org.apache.kafka.connect.json.JsonConverter",
             "consumer.override.max.poll.records": "20",
             "consumer.override.session.timeout.ms": "6000",
             "consumer.override.max.poll.interval.ms": "8000",  # a task that is held does not hold up the group
-            **more,
+            **target,
         }
         self.produce(300)
 
@@ -117,19 +113,51 @@ class Rows:
             self.produce(30)
 
     def written(self) -> Counter[int]:
-        """Return how often each record is in the table."""
+        """Return how often each record is in the target."""
+        raise NotImplementedError
+
+    def wait_all(self, what: Callable[[], str]) -> None:
+        """Wait until each record is there."""
+        wait_for(lambda: len(self.written()) == self.count, what)
+
+    def check_exact(self) -> None:
+        assert self.written() == Counter(range(self.count))
+
+
+class Rows(Records):
+    """Rows of a table."""
+
+    def __init__(self, servers: str, postgres: Postgres, **more: str) -> None:
+        self._postgres = postgres
+        target = {
+            "connector.class": "io.confluent.connect.jdbc.JdbcSinkConnector",
+            "connection.url": f"jdbc:postgresql://127.0.0.1:{postgres.port}/postgres",
+            "connection.user": "postgres",
+            "auto.create": "true",
+            "retry.backoff.ms": "200",
+            "max.retries": "1000",
+        }
+        super().__init__(servers, **{**target, **more})
+
+    def written(self) -> Counter[int]:
         try:
             with psycopg.connect(self._postgres.url.replace("+psycopg", "")) as connection:
                 return Counter(n for (n,) in connection.execute(f'SELECT n FROM "{self.name}"').fetchall())
         except (psycopg.errors.UndefinedTable, psycopg.OperationalError):
             return Counter()
 
-    def wait_all(self, what: str | Any) -> None:
-        """Wait until each record is there."""
-        wait_for(lambda: len(self.written()) == self.count, what)
 
-    def check_exact(self) -> None:
-        assert self.written() == Counter(range(self.count))
+class Lines(Records):
+    """Lines of files. Each has ten records, which come in three or more batches: all that is produced fills files."""
+
+    def __init__(self, servers: str, folder: Path) -> None:
+        self._folder = folder
+        files = {"connector.class": "FileSink", "path": str(folder), "flush.size": "10"}
+        super().__init__(servers, **files, **{"consumer.override.max.poll.records": "4"})
+
+    def written(self) -> Counter[int]:
+        texts = (one.read_text() for one in self._folder.rglob("[!.]*.json"))
+        return Counter(json.loads(line)["n"] for text in texts for line in text.splitlines())
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +174,7 @@ def ports() -> Iterator[Ports]:
 
 
 @contextmanager
-def running(servers: str, plan: CrashPlan, *sinks: Rows, listeners: str = "") -> Iterator[Program]:
+def running(servers: str, plan: CrashPlan, *sinks: Records, listeners: str = "") -> Iterator[Program]:
     """Run a worker under a plan, and have it end as Ctrl-C does, unless it was killed."""
     name, folder = sinks[0].name, plan.directory
     worker = {
@@ -170,7 +198,7 @@ def running(servers: str, plan: CrashPlan, *sinks: Rows, listeners: str = "") ->
             assert driver.wait(120) == 0, driver.tail()
 
 
-def wait_struck(plan: CrashPlan, driver: Program, rows: Rows) -> None:
+def wait_struck(plan: CrashPlan, driver: Program, rows: Records) -> None:
     """Wait for all points, with records that keep coming."""
 
     def struck(point: CrashPoint) -> bool:
@@ -188,10 +216,11 @@ def test_every_step_is_struck() -> None:
 
 def test_tasks_that_die_and_one_that_is_late(kafka: Sandbox, postgres: Postgres, tmp_path: Path) -> None:
     """Two tasks are killed, and a third one is held until its partitions are another's. Beside them runs the control:
-    its tasks die as well, and only its group has its offsets.
+    its task dies as well, and only its group has its offsets.
     """
     servers = kafka.bootstrap_servers
-    rows, control = Rows(servers, postgres), Rows(servers, postgres, **{"connector.class": f"{__name__}.Careless"})
+    rows = Rows(servers, postgres)
+    control = Rows(servers, postgres, **{"connector.class": f"{__name__}.Careless", "tasks.max": "1"})
     plan = CrashPlan(tmp_path, *SAMPLE, HELD_BEFORE_PUT)
     with running(servers, plan, rows, control) as driver:
         wait_struck(plan, driver, rows)
@@ -219,6 +248,20 @@ def test_drivers_and_each_step(kafka: Sandbox, postgres: Postgres, tmp_path: Pat
         wait_struck(plan, driver, rows)
         rows.wait_all(driver.tail)
     rows.check_exact()
+
+
+@pytest.mark.exhaustive
+def test_files_at_each_step(kafka: Sandbox, tmp_path: Path) -> None:
+    """Before the kills, one task is held before it renames a file, until another has written it."""
+    servers, held = kafka.bootstrap_servers, CrashPoint(SinkTaskStep.ROWS_SENT, 7, Action.HANG)
+    lines, plan = Lines(servers, tmp_path / "files"), CrashPlan(tmp_path, held, *EACH)
+    with running(servers, plan, lines) as driver:
+        wait_for(lambda: plan.struck(held), driver.tail)
+        wait_for(lambda: len(lines.written()) == 300, driver.tail)
+        plan.release(held)
+        wait_struck(plan, driver, lines)
+        lines.wait_all(driver.tail)
+    lines.check_exact()
 
 
 @pytest.mark.exhaustive

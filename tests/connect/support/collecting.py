@@ -41,6 +41,9 @@ class CollectingTask(SinkTask):
         self._note({"opened": sorted(partitions)})
 
     def put(self, batch: SinkBatch) -> None:
+        if self.how == "refuse":
+            self._note({"refused": batch.start})
+            raise Retriable("the target is busy", tag="DATABASE")
         if self.how == "retry" and batch.start not in self.refused:
             self.refused.add(batch.start)
             self.context.timeout(50)
