@@ -165,13 +165,11 @@ class Table:
                 " Suppressed.until_time_limit(...), or put windowed() before the aggregation.",
                 tag="TOPOLOGY",
             )
-        windows = self.windows if suppressed.limit_ms is None else None
-        if windows is None and self.windows is not None:
-            raise later("a time limit for windows", "Use Suppressed.until_window_closes()")
-        wait = windows.close_ms if windows is not None else suppressed.limit_ms or 0
+        until_close = suppressed.limit_ms is None
+        wait = self.windows.close_ms if until_close and self.windows else suppressed.limit_ms or 0
         form = ValueForm(self.value, {column: array.type for column, array in self.read([]).items()})
         spec = StoreSpec(store, holds=f"updates that wait {wait} ms ({self.spec.holds})")
-        operate = Suppress(node, spec, self.key, form, windows, wait, suppressed.max_records)
+        operate = Suppress(node, spec, self.key, form, self.windows, until_close, wait, suppressed.max_records)
         node_after = topology.add(Node(node, (self.node,), operate, (spec,)))
         return replace(self, node=node_after, view=None, old=OldValues())
 
