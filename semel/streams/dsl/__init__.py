@@ -2,7 +2,8 @@
 
 - ``stream``: a stream; ``stateless_words``: its words that need no state; ``grouped``: its groups, to be
   aggregated; ``cogrouped``: groups of several streams; ``aggregated``: what both come to; ``table``: a table.
-- ``grouped_table``: groups of a table's values; ``table_joins``: joins of two tables.
+- ``grouped_table``: groups of a table's values; ``table_joins``: joins of two tables; ``foreign_join``: by a
+  foreign key.
 - ``suppressed``: how long updates wait.
 - ``global_table``: a table that each worker has whole.
 - ``joins``: a stream joined with a table, or with another stream.

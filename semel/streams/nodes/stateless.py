@@ -23,6 +23,7 @@ from semel.streams.topology.topology import Operator
 from semel.streams.windows.keys import WindowKeys
 
 __all__ = [
+    "TARGET",
     "branch_child",
     "branching",
     "check_columns",
@@ -44,6 +45,8 @@ __all__ = [
 ]
 
 _BRANCH = "__branch"
+#: The column of the partitions that rows are written to, where a node chooses them.
+TARGET = "__target"
 
 
 def map_batch(function: Callable[[pa.RecordBatch], Any], name: str) -> Operator:
@@ -322,8 +325,8 @@ def _place(rows: Any) -> str:
 
 
 def to_records(rows: Any, key: Serde, value: Serde, window_keys: WindowKeys) -> Any:
-    """Return rows as records: columns key, value, timestamp, and headers if there are some. A window is in the key, as
-    in Kafka Streams. Rows without a value get their other columns, as JSON.
+    """Return rows as records: columns key, value, timestamp, and headers and partitions if there are some. A window is
+    in the key, as in Kafka Streams. Rows without a value get their other columns, as JSON.
     """
     names = rows.schema.names
     keys = encode(rows["key"], key) if "key" in names else pa.nulls(rows.num_rows, pa.binary())
@@ -336,6 +339,8 @@ def to_records(rows: Any, key: Serde, value: Serde, window_keys: WindowKeys) -> 
     columns = {"key": keys, "value": encode(values, value if "value" in names else "json"), "timestamp": time}
     if "headers" in names:
         columns["headers"] = rows["headers"]
+    if TARGET in names:
+        columns["partition"] = rows[TARGET]
     return pa.RecordBatch.from_pydict(columns)
 
 

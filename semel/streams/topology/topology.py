@@ -98,6 +98,8 @@ class Node:
     stores: tuple[StoreSpec, ...] = ()
     children: list[Node] = field(default_factory=list)
     supply: Callable[[], TaskOperator] | None = None
+    #: Makes its operator for the tasks of one partition.
+    of_partition: Callable[[int], Operator] | None = None
     #: Whether it calls a function for each record.
     by_record: bool = False
     #: Whether its rows have the keys of the rows that it was given.

@@ -59,6 +59,9 @@ class Task:
         self._nodes = {node.name: node for node in part.nodes}
         self._sources = {topology.topic(node): node for node in part.sources}
         self._own = {node.name: node.supply() for node in part.nodes if node.supply is not None}
+        self._of_partition = {
+            node.name: node.of_partition(partition) for node in part.nodes if node.of_partition is not None
+        }
         self._clock = clock
         self._order = RecordOrder.of(part.nodes)
         self._bad = BadRecords(topology, output, refusal)
@@ -205,7 +208,7 @@ class Task:
         if isinstance(node, Sink):
             self._sink(node, rows)
             return
-        operate = self._own.get(node.name, node.operate)
+        operate = self._own.get(node.name) or self._of_partition.get(node.name, node.operate)
         for piece in self._pieces(rows, apart=node.name in self._order.into):
             self._hand_on(node, piece if operate is None else self._operated(node, operate, piece), arrived)
 

@@ -15,6 +15,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.TreeMap;
+import java.util.function.Function;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.header.Headers;
 import org.apache.kafka.common.header.internals.RecordHeaders;
@@ -50,6 +51,7 @@ import org.apache.kafka.streams.kstream.StreamJoined;
 import org.apache.kafka.streams.kstream.Suppressed;
 import org.apache.kafka.streams.kstream.TimeWindowedKStream;
 import org.apache.kafka.streams.kstream.TimeWindows;
+import org.apache.kafka.streams.kstream.ValueJoiner;
 import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.kstream.internals.SessionWindow;
 import org.apache.kafka.streams.processor.Cancellable;
@@ -289,6 +291,8 @@ public class Answers {
             case "table_fold" -> made.put(id, tableFold(step, (KTable) made.get(step.get("of").asInt()), name, n));
             case "table_join" -> made.put(id, tablesJoined(step, (KTable) made.get(step.get("of").asInt()),
                     (KTable) made.get(step.get("with").asInt())));
+            case "foreign_join" -> made.put(id, joinedByValue(step, (KTable) made.get(step.get("of").asInt()),
+                    (KTable) made.get(step.get("with").asInt()), n));
             case "to_stream" -> made.put(id, ((KTable) made.get(step.get("of").asInt())).toStream());
             case "join" -> made.put(id, stream.join((KTable<Object, Object>) made.get(step.get("table").asInt()),
                     Answers::joined, Joined.with(TEXT, TEXT, null)));
@@ -420,6 +424,15 @@ public class Answers {
             case "left_join" -> left.leftJoin(right, Answers::mixedOrNull);
             default -> left.outerJoin(right, Answers::mixedOrNull);
         };
+    }
+
+    private KTable joinedByValue(JsonNode step, KTable<Object, Object> left, KTable<Object, Object> right, long n) {
+        Function<Object, Object> key = value -> (Long) value % 11 == 0 ? null : chosen(value, n);
+        ValueJoiner<Object, Object, Object> joiner = Answers::mixedOrNull;
+        Materialized kept = step.has("name") ? kept(step.get("name").asText())
+                : Materialized.with((Serde) TEXT, (Serde) TEXT).withCachingDisabled();
+        return step.get("kind").asText().equals("join")
+                ? left.join(right, key, joiner, kept) : left.leftJoin(right, key, joiner, kept);
     }
 
     private static Object mixedOrNull(Object left, Object right) {

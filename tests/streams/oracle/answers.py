@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from semel.streams import Record
+from semel.streams.rows import times
 from semel.streams.testing import Driver
 from semel.streams.windows.record_keys import RecordKeys
 from semel.streams.worker.task import Task
@@ -26,7 +27,7 @@ BAD = Path(__file__).parent / "bad.jsonl.xz"
 TABLES = Path(__file__).parent / "tables.jsonl.xz"
 THIRD = Path(__file__).parent / "third.jsonl.xz"
 NEW = Path(__file__).parent / "new.jsonl.xz"
-_UNLIKE = ("-SUPPRESS-", "-stream-times-")
+_UNLIKE = ("-SUPPRESS-", "-stream-times-", "-FK-JOIN-OUTPUT-STATE-STORE-")
 Answers = dict[str, dict[str, list[Any]]]
 
 
@@ -78,6 +79,9 @@ class _Recording(Driver):
 
     def _take(self, topic: str, records: Any) -> None:
         super()._take(topic, records)
+        if "-FK-JOIN-" in topic:
+            rows = zip(records["key"].to_pylist(), records["value"].to_pylist(), times(records).tolist(), strict=True)
+            self._output[topic] += [Record(*row) for row in rows]
         for row in records.to_pylist() if "headers" in records.schema.names else ():
             context = {header["key"]: text(header["value"]) for header in row["headers"]}
             if "__streams.errors.topic" in context:

@@ -14,7 +14,13 @@ class ThirdDraft(TableDraft):
     """A topology with streams that are aggregated together, too."""
 
     def second(self) -> Sequence[Callable[[], None]]:
-        return (*(self.cogroup,) * 8, *(self.join_global,) * 8, *super().second()[:16])
+        return (
+            *(self.cogroup,) * 8,
+            *(self.join_global,) * 8,
+            *(self.foreign,) * 8,
+            *(self.limit,) * 6,
+            *super().second()[:16],
+        )
 
     def sources(self) -> None:
         """Read a global table, too, in most topologies."""
@@ -49,3 +55,27 @@ class ThirdDraft(TableDraft):
         if not way:
             self.tables.append(Stream(made))
         self.streams.append(Stream(self.add("to_stream", Stream(made)), windowed=bool(way)))
+
+    def foreign(self) -> None:
+        """Join a table with another one by a key of its values."""
+        tables = [one for one in self.tables if not one.counts]
+        if len(tables) < 2 or sum(step["op"] == "foreign_join" for step in self.steps):
+            return
+        one, other = self.draw.sample(tables, 2)
+        kind = self.draw.choice(("join", "left_join"))
+        joining: dict[str, Any] = {"with": other.id, "kind": kind, "n": self.draw.randint(2, 4)}
+        if self.draw.random() < 0.6:
+            self.keep(self.add("foreign_join", one, name=self.name("kept"), **joining))
+        else:  # Kafka Streams keeps no store then, and a filter of it would delete keys that were never there
+            made = self.add("foreign_join", one, **joining)
+            self.streams.append(Stream(self.add("to_stream", Stream(made))))
+
+    def limit(self) -> None:
+        """Let updates of windows wait for a time."""
+        kind = self.draw.choice(("count", "reduce", "aggregate"))
+        way, size, grace = self.draw.choice(("windows", "session", "sliding")), self.draw.choice((5, 10)), 4
+        more = {way: [size, size, grace] if way == "windows" else [self.draw.choice((1, 3, 6)), grace]}
+        table = Stream(self.add("fold", self.open(counts=kind == "count"), kind=kind, name=self.name("kept"), **more))
+        most = {"most": 2} if self.draw.random() < 0.4 else {}
+        table = Stream(self.add("suppress", table, n=self.draw.choice((1, 4, 9)), **most))
+        self.streams.append(Stream(self.add("to_stream", table), windowed=True, counts=kind == "count"))

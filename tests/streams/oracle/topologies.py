@@ -93,6 +93,7 @@ def _made(step: Step, made: Mapping[int, Any], builders: Mapping[str, stores.Sto
         "table_filter_not": lambda: made[step["of"]].filter_not(_fitting(n, step["is"])),
         "table_fold": lambda: _table_fold(step, made[step["of"]]),
         "table_join": lambda: _tables_joined(step, made[step["of"]], made[step["with"]]),
+        "foreign_join": lambda: _joined_by_value(step, made[step["of"]], made[step["with"]]),
         "to_stream": lambda: stream.to_stream(),
         "global_join": lambda: stream.join(made[step["table"]], _joined, key_selector=_selector(step)),
         "global_left_join": lambda: stream.left_join(made[step["table"]], _joined, key_selector=_selector(step)),
@@ -149,6 +150,17 @@ def _mixed(left: int | None, right: int | None) -> int:
 def _tables_joined(step: Step, left: Table, right: Table) -> Table:
     word = {"join": left.join, "left_join": left.left_join, "outer_join": left.outer_join}[step["kind"]]
     return word(right, _mixed_or_null)
+
+
+def _joined_by_value(step: Step, left: Table, right: Table) -> Table:
+    word = {"join": left.join, "left_join": left.left_join}[step["kind"]]
+    n = step["n"]
+    return word(
+        right,
+        _mixed_or_null,
+        foreign_key_extractor=lambda record: _chosen_or_null(record.value, n),
+        name=step.get("name"),
+    )
 
 
 def _mixed_or_null(left: int | None, right: int | None) -> int | None:

@@ -25,6 +25,8 @@ PARTITIONS = 4
 TABLE_EVERY = 10
 #: What an even word adds to its aggregate, beside 1.
 EVEN = 1_000
+#: Counts belong to so many words.
+ACCOUNTS = 5
 
 
 class ControlStep(Step):
@@ -104,8 +106,12 @@ class StreamsJob:
     @property
     def repartitions(self) -> list[str]:
         """The repartition topics: what a later one has comes from those before it."""
-        names = {"count": ["counts"], "tables": ["counts", "groups"]}.get(self.shape, [])
-        return [f"{self.application_id}-{name}-repartition" for name in names]
+        between = [f"foreign-subscription-{way}-topic" for way in ("registration", "response")]
+        names = {
+            "count": ["counts-repartition"],
+            "tables": ["counts-repartition", "groups-repartition", *between],
+        }.get(self.shape, [])
+        return [f"{self.application_id}-{name}" for name in names]
 
     def changelog(self, store: str) -> str:
         return f"{self.application_id}-{store}-changelog"
@@ -113,6 +119,11 @@ class StreamsJob:
 
 def is_bad(word: str) -> bool:
     return word.endswith("1")
+
+
+def account(count: int) -> str:
+    """Return the word to which a count belongs."""
+    return f"word-{count % ACCOUNTS}"
 
 
 def is_even(word: str) -> bool:
@@ -125,7 +136,7 @@ def accepted(record: Record) -> str:
     return str(record.value)
 
 
-def paired(left: str, right: str | None) -> str:
+def paired(left: object, right: str | None) -> str:
     return f"{left} {right}"
 
 
@@ -152,6 +163,14 @@ def _tables(job: StreamsJob, app: App) -> None:
     even = words.filter(lambda record: is_even(record.value)).group_by_key()
     both = words.group_by_key().cogroup(lambda _, word, total: total + 1)
     both = both.cogroup(even, lambda _, word, total: total + EVEN)
+    counts.join(
+        newest,
+        paired,
+        foreign_key_extractor=lambda record: account(record.value),
+        value="string",
+        name="accounts",
+        named="foreign",
+    )
     both.windowed(windows.tumbling("24 h", grace="24 h")).aggregate(lambda: 0, name="both", value="long")
 
 
