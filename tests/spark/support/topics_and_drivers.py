@@ -93,7 +93,7 @@ def new_copy(
 ) -> Copy:
     """Topics of its own, with rows in the source."""
     source, target = create(kafka, f"{name}-in", inputs), create(kafka, f"{name}-out", outputs)
-    produce(kafka, source, range(rows))
+    produce(kafka, source, range(rows), partitions=inputs)
     return Copy(
         kafka.bootstrap_servers,
         source,
@@ -183,6 +183,8 @@ def everything(servers: str, topic: str) -> list[str]:
 
 #: Executors in the driver's process: a driver that is killed takes them along, and starts in half the time.
 LOCAL_DRIVER = SparkCluster(LOCAL)
+#: Settings with which Python workers outlive their Java: PySpark's daemon would end them together.
+WITHOUT_DAEMON = {"spark.python.use.daemon": "false"}
 
 
 def program(module: str, *arguments: object) -> list[str]:
