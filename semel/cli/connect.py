@@ -66,8 +66,8 @@ def connect(
 ) -> None:
     """Run connectors until Ctrl-C.
 
-    The files are those of Kafka Connect. With `exactly.once.source.support=enabled`, each record of a source arrives once. With
-    `config.storage.topic` and `status.storage.topic`, you can create and change connectors over REST.
+    The files are those of Kafka Connect. With `exactly.once.source.support=enabled`, each record of a source arrives
+    once. With `config.storage.topic` and `status.storage.topic`, you can create and change connectors over REST.
 
     `semel connect test CLASS CONNECTOR.properties` checks a connector whose source has an end. It reads the source into
     its own Kafka, and kills the tasks at each step. The status is 1 unless each record arrived once.
