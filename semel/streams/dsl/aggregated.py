@@ -45,7 +45,7 @@ def aggregated(
     old, dropped, caching = OldValues(), topology.dropped, topology.caching
     operate: Operator
     if isinstance(windows, WindowsOfKey):
-        operate = KeyedAggregate(name, spec, fold, key, windows, dropped, caching, old, group_times)
+        operate = KeyedAggregate(name, spec, fold, key, windows, dropped, caching, old, group_times, on_close)
     else:
         assert windows is None or isinstance(windows, Windows)
         operate = Aggregate(name, spec, fold, key, windows, dropped, caching, old, on_close, group_times)

@@ -10,14 +10,12 @@ from semel.errors import ConfigError
 from semel.serdes.serde import Serde, check_serde
 from semel.streams.dsl.aggregated import aggregated, check_merger, check_windows
 from semel.streams.dsl.cogrouped import Aggregator, CogroupedStream
-from semel.streams.dsl.refused import later
 from semel.streams.dsl.suppressed import EmitStrategy
 from semel.streams.dsl.table import Table
 from semel.streams.nodes.folds import Columns, Count, Fold
 from semel.streams.nodes.function_fold import Python
 from semel.streams.topology.topology import Node
 from semel.streams.windows.kind import WindowKind
-from semel.streams.windows.time_windows import TimeWindows
 
 if TYPE_CHECKING:
     from semel.streams.dsl.stream import Stream
@@ -128,14 +126,6 @@ class WindowedStream(GroupedStream):
     """Records by key and window, to be aggregated."""
 
     def emit_strategy(self, strategy: EmitStrategy) -> WindowedStream:
-        """Choose whether a window's results are handed on with each update, or once, when it has closed.
-
-        Raises :class:`Unsupported` for the latter with sessions and sliding windows.
-        """
+        """Choose whether a window's results are handed on with each update, or once, when it has closed."""
         on_close = EmitStrategy(strategy) is EmitStrategy.ON_WINDOW_CLOSE
-        if on_close and not isinstance(self.windows, TimeWindows):
-            raise later(
-                "EmitStrategy.ON_WINDOW_CLOSE of sessions and sliding windows",
-                "Use suppress(Suppressed.until_window_closes())",
-            )
         return replace(self, on_close=on_close)

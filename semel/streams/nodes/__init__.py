@@ -6,7 +6,7 @@
 - ``stream_time``: the stream time at each row, by which windows tell late rows.
 - ``stream_join``: joins of two streams; ``waiting``: their records without a partner.
 - ``global_join``: joins of a stream with a global table.
-- ``keyed_windows``: aggregations in sessions and sliding windows.
+- ``keyed_windows``: aggregations in sessions and sliding windows; ``closing``: which ones have closed.
 - ``tables``: tables that are made of other tables.
 - ``suppress``: updates of a table that wait.
 - ``folds``: what an aggregation keeps, and how rows change it; ``function_fold``: by a function;

@@ -367,6 +367,7 @@ public class Answers {
         KGroupedStream<Object, Object> groups =
                 by == 0 ? stream.groupByKey(grouped) : stream.groupBy((key, value) -> chosen(value, by), grouped);
         Materialized counted = Materialized.as(store).withKeySerde((Serde) TEXT).withCachingDisabled();
+        Materialized kept = kept(store);
         String kind = step.get("kind").asText();
         if (step.has("windows")) {
             JsonNode given = step.get("windows");
@@ -387,20 +388,30 @@ public class Answers {
         if (step.has("session")) {
             var windowed = groups.windowedBy(SessionWindows.ofInactivityGapAndGrace(
                     millis(step.get("session").get(0)), millis(step.get("session").get(1))));
+            if (step.has("close")) {
+                windowed = windowed.emitStrategy(EmitStrategy.onWindowClose());
+                counted = counted.withStoreType(Materialized.StoreType.ROCKS_DB).withRetention(Duration.ofDays(1));
+                kept = kept.withStoreType(Materialized.StoreType.ROCKS_DB).withRetention(Duration.ofDays(1));
+            }
             return switch (kind) {
                 case "count" -> windowed.count(counted);
-                case "reduce" -> windowed.reduce(Answers::added, kept(store));
+                case "reduce" -> windowed.reduce(Answers::added, kept);
                 default -> windowed.aggregate(() -> (Object) 100L, (key, value, sum) -> added(sum, value),
-                        Answers::merged, kept(store));
+                        Answers::merged, kept);
             };
         }
         if (step.has("sliding")) {
             var windowed = groups.windowedBy(SlidingWindows.ofTimeDifferenceAndGrace(
                     millis(step.get("sliding").get(0)), millis(step.get("sliding").get(1))));
+            if (step.has("close")) {
+                windowed = windowed.emitStrategy(EmitStrategy.onWindowClose());
+                counted = counted.withStoreType(Materialized.StoreType.ROCKS_DB).withRetention(Duration.ofDays(1));
+                kept = kept.withStoreType(Materialized.StoreType.ROCKS_DB).withRetention(Duration.ofDays(1));
+            }
             return switch (kind) {
                 case "count" -> windowed.count(counted);
-                case "reduce" -> windowed.reduce(Answers::added, kept(store));
-                default -> windowed.aggregate(() -> (Object) 100L, (key, value, sum) -> added(sum, value), kept(store));
+                case "reduce" -> windowed.reduce(Answers::added, kept);
+                default -> windowed.aggregate(() -> (Object) 100L, (key, value, sum) -> added(sum, value), kept);
             };
         }
         return switch (kind) {

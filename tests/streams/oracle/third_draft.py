@@ -14,13 +14,8 @@ class ThirdDraft(TableDraft):
     """A topology with streams that are aggregated together, too."""
 
     def second(self) -> Sequence[Callable[[], None]]:
-        return (
-            *(self.cogroup,) * 8,
-            *(self.join_global,) * 8,
-            *(self.foreign,) * 8,
-            *(self.limit,) * 6,
-            *super().second()[:16],
-        )
+        often = (self.cogroup, self.join_global, self.foreign, self.limit, self.close)
+        return (*often * 8, *super().second()[:16])
 
     def sources(self) -> None:
         """Read a global table, too, in most topologies."""
@@ -78,4 +73,12 @@ class ThirdDraft(TableDraft):
         table = Stream(self.add("fold", self.open(counts=kind == "count"), kind=kind, name=self.name("kept"), **more))
         most = {"most": 2} if self.draw.random() < 0.4 else {}
         table = Stream(self.add("suppress", table, n=self.draw.choice((1, 4, 9)), **most))
+        self.streams.append(Stream(self.add("to_stream", table), windowed=True, counts=kind == "count"))
+
+    def close(self) -> None:
+        """Hand windows on when they close."""
+        kind = self.draw.choice(("count", "reduce", "aggregate"))
+        more = {self.draw.choice(("session", "sliding")): [self.draw.choice((1, 3, 6)), self.draw.choice((0, 0, 4))]}
+        stream = self.open(counts=kind == "count")
+        table = Stream(self.add("fold", stream, kind=kind, name=self.name("kept"), close=True, **more))
         self.streams.append(Stream(self.add("to_stream", table), windowed=True, counts=kind == "count"))
