@@ -178,6 +178,7 @@ def test_json_with_schemas_and_transformations(sink: Sink) -> None:
     assert found[0]["timestamp"] == 1000
 
 
+@pytest.mark.exhaustive
 @of("moving")
 def test_partitions_move_between_tasks(sink: Sink) -> None:
     folder = sink.folder
