@@ -143,6 +143,7 @@ twophase-demo: kafka  ## see it with PostgreSQL: a table and a topic under SIGKI
 oracle-connect: setup  ## ask Kafka Connect's own converters and transformations again, for tests/connect/oracle/answers.json
 	@$(BIN)/python -m tests.connect.oracle
 	@$(BIN)/python -m tests.connect.oracle.avro
+	@$(BIN)/python -m tests.connect.oracle.avro_reads
 
 oracle-streams: setup  ## ask Kafka Streams' own test driver again, for tests/streams/oracle/answers.jsonl.xz
 	@$(BIN)/python -m tests.streams.oracle

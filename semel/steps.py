@@ -31,6 +31,7 @@ __all__ = [
     "ParticipantStep",
     "SessionStep",
     "SinkStep",
+    "SinkTaskStep",
     "Step",
     "StreamsStep",
     "TwoPhaseStep",
@@ -192,6 +193,24 @@ class CaptureStep(Step):
     ROWS_READ = "rows_read"
     LOG_OPENED = "log_opened"
     LOG_CONFIRMED = "log_confirmed"
+
+
+class SinkTaskStep(Step):
+    """Steps of a sink's task of Connect: of its start, of each batch, and of each commit of offsets.
+
+    A target with transactions passes ``ROWS_SENT`` and ``TARGET_COMMITTED`` for each of its own.
+    """
+
+    SINK_ASSIGNED = "sink_assigned"
+    SINK_STARTED = "sink_started"
+    PARTITIONS_OPENED = "partitions_opened"
+    RECORDS_READ = "records_read"
+    ROWS_SENT = "rows_sent"
+    TARGET_COMMITTED = "target_committed"
+    RECORDS_PUT = "records_put"
+    TARGET_FLUSHED = "target_flushed"
+    GROUP_COMMITTED = "group_committed"
+    PARTITIONS_CLOSED = "partitions_closed"
 
 
 class HerderStep(Step):

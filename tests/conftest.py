@@ -36,6 +36,7 @@ _LONGEST = [
     "test_storm",
     "test_driver_steps",
     "test_kills",
+    "test_sink_kills",
     "test_stateful",
     "test_examples",
     "test_precedence_rows",

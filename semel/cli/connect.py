@@ -64,10 +64,10 @@ def connect(
         bool, typer.Option("--warm", help="Start Spark now, although another worker of the group leads.")
     ] = False,
 ) -> None:
-    """Run source connectors until Ctrl-C.
+    """Run connectors until Ctrl-C.
 
-    The files are those of Kafka Connect. With `exactly.once.source.support=enabled`, each record arrives once. With
-    `config.storage.topic` and `status.storage.topic`, you can create and change connectors over REST.
+    The files are those of Kafka Connect. With `exactly.once.source.support=enabled`, each record of a source arrives
+    once. With `config.storage.topic` and `status.storage.topic`, you can create and change connectors over REST.
 
     `semel connect test CLASS CONNECTOR.properties` checks a connector whose source has an end. It reads the source into
     its own Kafka, and kills the tasks at each step. The status is 1 unless each record arrived once.
@@ -99,7 +99,7 @@ def _work(console: Console, worker: Worker, start_spark: Callable[[], Launcher],
     config, shown = worker.config, _Shown(console)
     console.print(
         f"worker of group {config.group_id}: offsets in {config.offsets_topic},"
-        f" exactly once {'enabled' if config.exactly_once else 'disabled: records may come twice'};"
+        f" exactly once for sources {'enabled' if config.exactly_once else 'disabled: their records may come twice'};"
         f" {'starting Spark' if worker.leads else _standing_by(worker)}"
     )
     for address in worker.addresses:
@@ -165,7 +165,7 @@ def _test(console: Console, arguments: list[str], places: list[str]) -> None:
 
 def _reach(address: str) -> str:
     """Return a note if only this machine can reach the listener."""
-    return ", for this machine alone" if address.startswith(("http://127.", "http://[::1]")) else ""
+    return ", for this machine alone" if address.partition("://")[2].startswith(("127.", "[::1]")) else ""
 
 
 class _Shown(ShownProcesses):

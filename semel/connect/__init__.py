@@ -1,10 +1,11 @@
-"""Kafka Connect on Spark: source connectors in Python, each record exactly once (KIP-618).
+"""Kafka Connect on Spark: connectors in Python; sources write each record exactly once (KIP-618).
 
 A worker starts the tasks of its connectors on Spark executors. A task polls its source and writes what it got, and how
 far it got, in one Kafka transaction.
 
 =======================  ===============================================================================================
-``api``                  what the author of a connector imports
+``api``                  what the author of a source imports
+``sink_api``             what the author of a sink imports
 ``settings``             a worker's file, and a connector's properties, each problem at its setting
 ``plugins``              classes of connectors and converters, by Python's names and by Kafka Connect's
 ``own_classes``          classes of the user's own, by their Python names or by entry points
@@ -13,7 +14,9 @@ far it got, in one Kafka transaction.
 ``rest``                 Kafka Connect's REST interface, and the page for browsers, whose files are in ``web``
 ``metrics``              what the tasks have done, for Prometheus
 ``stores``               its three topics, in its own formats
-``tasks``                the side on the executor: from a poll to a transaction
+``tasks``                a source's side on the executor: from a poll to a transaction
+``sinks``                a sink's side: from its group's records to the target, and to the commit of their offsets
+``task_report``          what a task of either kind reports to its worker
 ``columns``              columns of Arrow from a database's values, each as if it stood alone
 ``converters``           values to bytes, by the data model of ``semel.serdes.schemas``
 ``registry_converters``  converters that register schemas: Avro, JSON Schema, Protobuf
@@ -37,6 +40,7 @@ from semel.connect.api import (
     TransactionContext,
     arrow_field,
 )
+from semel.connect.sink_api import SinkBatch, SinkConnector, SinkContext, SinkRecord, SinkTask
 from semel.connect.transforms import Data, Predicate, Record, Transform
 
 __all__ = [
@@ -46,6 +50,11 @@ __all__ = [
     "Record",
     "Schema",
     "Setting",
+    "SinkBatch",
+    "SinkConnector",
+    "SinkContext",
+    "SinkRecord",
+    "SinkTask",
     "SourceBatch",
     "SourceConnector",
     "SourceRecord",

@@ -1,5 +1,7 @@
 """Converters of Kafka Connect: serdes, with Kafka Connect's options, and errors that name a record's key or value.
 
+Sources write by them, sinks read by them.
+
 Python's numbers have no width: ``IntegerConverter`` takes whole numbers that fit into 32 bits, ``FloatConverter`` those
 that 32 bits hold exactly.
 """
@@ -15,10 +17,12 @@ import pyarrow as pa
 
 from semel.errors import ConfigError
 from semel.serdes.json import write_json
+from semel.serdes.json_read import read_envelopes, read_plain
 from semel.serdes.json_value import JsonForm, json_text, json_value, schema_text
 from semel.serdes.numbers import NUMBERS as KINDS
 from semel.serdes.schemas import Schema
-from semel.serdes.text import bytes_value, encoded, text_value, write_bytes, write_text
+from semel.serdes.schemas.runs import Run
+from semel.serdes.text import as_bytes, bytes_value, checked_text, encoded, text_value, write_bytes, write_text
 from semel.serdes.unfit import Mismatch, MixedTypes, NotText, TooWide, Unfit, WrongType
 from semel.settings import Setting, not_yet, read_settings, unknown
 
@@ -40,6 +44,14 @@ class Converter:
     form: str
     _column: Callable[[Any, pa.Field, str], Any]
     _value: Callable[[Schema | None, Any, str], bytes | None]
+    _read: Callable[[Any, str], list[Run]]
+
+    def read(self, column: Any, part: str) -> list[Run]:
+        """Return the values of a column of bytes: neighbours of one schema are one column, with its field."""
+        try:
+            return self._read(column, part)
+        except (ValueError, pa.ArrowInvalid) as error:
+            raise _unreadable(error, part, self.name, self.form) from None
 
     def column(self, column: Any, field: pa.Field, topic: str) -> Any:
         """Return a column of bytes. ``field`` names the part of the record, and has its schema."""
@@ -96,7 +108,7 @@ def json_converter(options: Mapping[str, str], setting: str) -> Converter:
             text = f'{{"schema":{"null" if schema is None else schema_text(schema, form)},"payload":{text}}}'
         return encoded(text)
 
-    return Converter("JsonConverter", "JSON", column, value)
+    return Converter("JsonConverter", "JSON", column, value, read_envelopes if with_schema else read_plain)
 
 
 def refused(error: Unfit, part: str, converter: str, form: str) -> ConfigError:
@@ -126,6 +138,14 @@ def refused(error: Unfit, part: str, converter: str, form: str) -> ConfigError:
     return ConfigError(f"a {part} {said}. Nothing of this poll is visible. {way}", tag=tag)
 
 
+def _unreadable(error: Exception, part: str, converter: str, form: str) -> ConfigError:
+    return ConfigError(
+        f"a {part} is not {form} as {converter} reads it: {error!s:.200}. The record was not put into the target."
+        f" Choose another {part}.converter, or set errors.tolerance=all to leave such records out.",
+        tag="UNREADABLE_RECORD",
+    )
+
+
 def _plain(write: Callable[[Any], Any]) -> Callable[[Any, pa.Field, str], Any]:
     return lambda column, _field, _topic: write(column)
 
@@ -140,12 +160,26 @@ def _by_schema(
     return lambda schema, value, _: write(schema, value)
 
 
-STRING = Converter("StringConverter", "text", _plain(write_text), _by_schema(text_value))
-BYTES = Converter("ByteArrayConverter", "bytes", _plain(write_bytes), _by_schema(bytes_value))
+def _reads(read: Callable[[Any], Any]) -> Callable[[Any, str], list[Run]]:
+    def run(column: Any, name: str) -> list[Run]:
+        made = read(column)
+        return [(pa.field(name, made.type), made)]
+
+    return run
+
+
+STRING = Converter("StringConverter", "text", _plain(write_text), _by_schema(text_value), _reads(checked_text))
+BYTES = Converter("ByteArrayConverter", "bytes", _plain(write_bytes), _by_schema(bytes_value), _reads(as_bytes))
 #: By the first part of the names of their classes.
 NUMBERS: Mapping[str, Converter] = MappingProxyType(
     {
-        name: Converter(f"{name}Converter", str(number.kind), _plain(number.write_exact), _one(number.write_one))
+        name: Converter(
+            f"{name}Converter",
+            str(number.kind),
+            _plain(number.write_exact),
+            _one(number.write_one),
+            _reads(number.read),
+        )
         for name, number in KINDS.items()
     }
 )

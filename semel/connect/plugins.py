@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Iterable, Mapping
 
 from semel.connect.api import SourceConnector
 from semel.connect.converters import BYTES, NUMBERS, STRING, WITHOUT_EFFECT, Converter, check_plain, json_converter
 from semel.connect.registry_converters import REGISTRY_CONVERTERS, registry_converter
+from semel.connect.sink_api import SinkConnector
 from semel.connect.transforms import PREDICATES, TRANSFORMS
 from semel.errors import ConfigError, SemelError, Unsupported
 from semel.serdes.registry.settings import WITHOUT_EFFECT as REGISTRY_WITHOUT_EFFECT
 from semel.settings import nearest, not_yet
 
-__all__ = ["check_header_converter", "connector_class", "converter", "option_of", "plugins", "without_effect"]
+__all__ = [
+    "check_header_converter",
+    "connector_class",
+    "converter",
+    "kind_of",
+    "option_of",
+    "plugins",
+    "without_effect",
+]
 
 _FILE = "semel.connect.connectors.file.FileStreamSource"
 #: Kafka Connect's names, whole and short, of what semel brings.
-_CONNECTORS = {
+_SOURCES = {
     **dict.fromkeys(
         ("FileStreamSource", "FileStreamSourceConnector", "org.apache.kafka.connect.file.FileStreamSourceConnector"),
         _FILE,
@@ -34,6 +44,23 @@ _CONNECTORS = {
     "SingerSource": "semel.connect.connectors.singer.SingerSource",
     "DatagenSource": "semel.connect.connectors.datagen.DatagenSource",
 }
+_SINKS = {
+    **dict.fromkeys(
+        ("FileStreamSink", "FileStreamSinkConnector", "org.apache.kafka.connect.file.FileStreamSinkConnector"),
+        "semel.connect.connectors.sinks.file.FileStreamSink",
+    ),
+    **dict.fromkeys(
+        (
+            "SqlSink",
+            "JdbcSinkConnector",
+            "io.confluent.connect.jdbc.JdbcSinkConnector",
+            "io.aiven.connect.jdbc.JdbcSinkConnector",
+        ),
+        "semel.connect.connectors.sinks.sql.SqlSink",
+    ),
+    "FileSink": "semel.connect.connectors.sinks.files.FileSink",
+}
+_CONNECTORS = {**_SOURCES, **_SINKS}
 _PLAIN = {
     **dict.fromkeys(("StringConverter", "String", "org.apache.kafka.connect.storage.StringConverter"), STRING),
     **dict.fromkeys(
@@ -55,7 +82,8 @@ _JAVA = ("org.", "com.", "io.", "net.")
 
 def plugins() -> list[tuple[str, str]]:
     """Return the kind and the name of each plugin that semel has."""
-    connectors = [("source", path) for path in dict.fromkeys(_CONNECTORS.values())]
+    sources = [("source", path) for path in dict.fromkeys(_SOURCES.values())]
+    sinks = [("sink", path) for path in dict.fromkeys(_SINKS.values())]
     transforms = [
         ("transformation", f"{made.package}{name}{side}")
         for name, made in TRANSFORMS.items()
@@ -63,14 +91,29 @@ def plugins() -> list[tuple[str, str]]:
     ]
     predicates = [("predicate", f"{_TRANSFORMS}predicates.{name}") for name in PREDICATES]
     return [
-        *connectors,
+        *sources,
+        *sinks,
         *transforms,
         *predicates,
         *(("converter", name) for name in (*_CONVERTERS, *_JSON, *REGISTRY_CONVERTERS) if name.startswith(_JAVA)),
     ]
 
 
-def connector_class(name: str) -> type[SourceConnector]:
+def kind_of(name: str) -> str:
+    """Return ``source`` or ``sink`` for a ``connector.class``, or ``unknown`` for a module that is not imported yet."""
+    path = _CONNECTORS.get(name, name).replace(":", ".")
+    if path in _SINKS.values():
+        return "sink"
+    if path in _SOURCES.values():
+        return "source"
+    module, _, attribute = path.rpartition(".")
+    found = getattr(sys.modules.get(module), attribute, None)
+    if not isinstance(found, type):
+        return "unknown"
+    return "sink" if issubclass(found, SinkConnector) else "source"
+
+
+def connector_class(name: str) -> type[SourceConnector] | type[SinkConnector]:
     """Return the class of ``connector.class``.
 
     Raises :class:`ConfigError` for one that cannot be imported or is no connector, :class:`Unsupported` for Java's.
@@ -83,7 +126,7 @@ def connector_class(name: str) -> type[SourceConnector]:
         if path.startswith(_JAVA):
             raise Unsupported(
                 f"connector.class={name} is a Java class, and connectors here are Python classes. Nothing was read or"
-                " written. Name a subclass of semel.connect.SourceConnector, as package.module.Class.",
+                " written. Name a SourceConnector or SinkConnector of semel.connect, as package.module.Class.",
                 tag="JAVA_CONNECTOR",
             ) from None
         raise ConfigError(
@@ -97,11 +140,11 @@ def connector_class(name: str) -> type[SourceConnector]:
             " Nothing was read or written. Correct the module, or the name.",
             tag="CONNECTOR_MISSING",
         ) from raised
-    if not (isinstance(found, type) and issubclass(found, SourceConnector)):
+    if not (isinstance(found, type) and issubclass(found, (SourceConnector, SinkConnector))):
         hint = nearest(name, _CONNECTORS) or "."
         raise ConfigError(
-            f"connector.class={name} is not a source connector{hint} Nothing was read or written. Name a subclass of"
-            " semel.connect.SourceConnector, as package.module.Class.",
+            f"connector.class={name} is not a connector{hint} Nothing was read or written. Name a SourceConnector or"
+            " SinkConnector of semel.connect, as package.module.Class.",
             tag="CONNECTOR_MISSING",
         )
     return found

@@ -1,7 +1,7 @@
-"""Converters that register schemas: Confluent's, by the names of their classes, with their options.
+"""Converters with a registry of schemas: Confluent's, by the names of their classes, with their options.
 
-A schema is registered, or found, before a record of it is converted, so before it is written. What the registry says is
-asked once for each topic and schema.
+A sink reads Avro by them. A source writes: a schema is registered, or found, before a record of it is converted. What
+the registry says is asked once for each topic and schema.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -18,6 +19,7 @@ import pyarrow.compute as pc
 
 from semel.connect.converters import Converter
 from semel.errors import ConfigError
+from semel.serdes.avro.connect_reader import ConnectReader
 from semel.serdes.avro.options import AvroOptions
 from semel.serdes.avro.reader import rewritten
 from semel.serdes.avro.writer import AvroWriter
@@ -27,11 +29,13 @@ from semel.serdes.json_schema.writer import JsonSchemaWriter
 from semel.serdes.protobuf.schema import ProtobufOptions
 from semel.serdes.protobuf.writer import ProtobufWriter
 from semel.serdes.registry.client import Registry, SchemaText
-from semel.serdes.registry.framing import header
+from semel.serdes.registry.framing import HEADER_SIZE, header, schema_id
 from semel.serdes.registry.settings import RegistrySettings, read_registry
 from semel.serdes.schemas.arrow import schema_of
+from semel.serdes.schemas.runs import Run, runs_of
 from semel.serdes.schemas.schema import Schema
-from semel.serdes.unfit import Mismatch
+from semel.serdes.unfit import Mismatch, Unfit
+from semel.settings import not_yet
 from semel.settings.fields import read_fields, table_of
 
 __all__ = ["REGISTRY_CONVERTERS", "registry_converter"]
@@ -67,6 +71,8 @@ class Format:
     writer: Callable[[Schema | None, Any], SchemaWriter]
     #: Returns a value of the writer's schema as the registered one has it.
     rewrite: Callable[[bytes, Any, str, tuple[str, ...]], bytes]
+    #: What reads values of a schema and those that it names. None if the format is only written.
+    reader: Callable[[str, tuple[str, ...]], ConnectReader] | None = None
 
 
 def _rewritten(data: bytes, writer: AvroWriter, wanted: str, named: tuple[str, ...]) -> bytes:
@@ -78,7 +84,7 @@ def _as_it_is(data: bytes, _writer: object, _wanted: str, _named: tuple[str, ...
     return data
 
 
-_AVRO = Format("AvroConverter", "Avro", "AVRO", AvroOptions, AvroWriter, _rewritten)
+_AVRO = Format("AvroConverter", "Avro", "AVRO", AvroOptions, AvroWriter, _rewritten, ConnectReader)
 _JSON_SCHEMA = Format("JsonSchemaConverter", "JSON Schema", "JSON", JsonSchemaOptions, JsonSchemaWriter, _as_it_is)
 
 
@@ -108,7 +114,19 @@ def registry_converter(name: str, options: Mapping[str, str], setting: str) -> C
     settings = read_registry(options, prefix, own)
     chosen = made.options(**read_fields(made.options, options, prefix=prefix))
     parts = _Parts(made, settings, chosen, is_key=setting.startswith("key."))
-    return Converter(made.converter, made.form, parts.column, parts.value)
+    if made.reader is None:
+        read: Callable[[Any, str], list[Run]] = partial(_reads_not_yet, made.converter)
+    else:
+        read = _Readers(made.kind, made.reader, parts.registry).read
+    return Converter(made.converter, made.form, parts.column, parts.value, read)
+
+
+def _reads_not_yet(converter: str, _column: Any, part: str) -> list[Run]:
+    raise not_yet(
+        f"reading by {converter} in a sink",
+        f"Use another {part}.converter, or read the topic by semel.streams, which has a serde for it.",
+        "The record was not put into the target.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +144,7 @@ class _Parts:
     def __init__(self, made: Format, settings: RegistrySettings, options: Any, *, is_key: bool) -> None:
         self._format, self._options, self._is_key = made, options, is_key
         self._strategy = settings.key_strategy if is_key else settings.value_strategy
-        self._registry = Registry(settings, _NOTHING)
+        self.registry = Registry(settings, _NOTHING)
         #: What has the newest schema of its subject is asked for again after this time.
         self._newest_s = settings.latest_ttl_s if settings.use_latest and settings.latest_ttl_s >= 0 else math.inf
         self._parts: dict[tuple[str, Schema | None], tuple[_Part | ConfigError, float]] = {}
@@ -175,12 +193,37 @@ class _Parts:
         text = SchemaText(self._format.kind, writer.text)
         if not writer.name and not topic:
             raise Mismatch("has a schema without a name")
-        registered = self._registry.identify(self._strategy(topic, self._is_key, writer.name), text)
+        registered = self.registry.identify(self._strategy(topic, self._is_key, writer.name), text)
         if registered.schema == text:
             return _Part(header(registered.id), writer, None)
         if registered.schema.kind != self._format.kind:
             raise Mismatch(f"has a registered schema of the kind {registered.schema.kind}")
         wanted = registered.schema.text
-        named = tuple(one.text for one in self._registry.referenced(registered.schema.references).values())
+        named = tuple(one.text for one in self.registry.referenced(registered.schema.references).values())
         rewrite = self._format.rewrite
         return _Part(header(registered.id), writer, lambda data: rewrite(data, writer, wanted, named))
+
+
+class _Readers:
+    """Reads keys, or values, of a sink's records: each names its schema."""
+
+    def __init__(self, kind: str, reader: Callable[[str, tuple[str, ...]], ConnectReader], registry: Registry) -> None:
+        self._kind, self._make, self._registry = kind, reader, registry
+        #: By the bytes before a value.
+        self._readers: dict[bytes, ConnectReader] = {}
+
+    def read(self, column: Any, part: str) -> list[Run]:
+        """Return columns of values, and null for a tombstone. Raise :class:`Unfit` for what is no such value."""
+        return runs_of((None if one is None else self._value(one) for one in column.to_pylist()), part)
+
+    def _value(self, data: bytes) -> tuple[Schema | None, Any]:
+        reader = self._readers.get(data[:HEADER_SIZE])
+        if reader is None:
+            reader = self._readers[data[:HEADER_SIZE]] = self._reader(schema_id(data))
+        return reader.schema, reader.value(data[HEADER_SIZE:])
+
+    def _reader(self, number: int) -> ConnectReader:
+        text = self._registry.text(number)
+        if text.kind != self._kind:
+            raise Unfit(f"its schema {number} is of the kind {text.kind}, and not {self._kind}")
+        return self._make(text.text, tuple(one.text for one in self._registry.referenced(text.references).values()))

@@ -12,10 +12,11 @@ from semel.errors import ConfigError, Unsupported
 
 __all__ = ["Dialect", "dialect_of"]
 
-#: PostgreSQL ends a session that is silent for this long between its lock on the owner row and its COMMIT. No user code
-#: runs in between, so such a process is frozen, and a recovery waits for it.
+#: PostgreSQL ends a session that is silent for this long between its lock on the row of its claim and its COMMIT. No
+#: user code runs in between, so such a process is frozen, and its successor waits for it. After psycopg's
+#: ``executemany`` PostgreSQL does not count, until another statement has followed.
 _SILENT_MS = 10_000
-#: The wait of a recovery for a lock on the owner row. It is longer than the former.
+#: The wait of a successor for that lock. It is longer than the former.
 _LOCK_MS = 20_000
 _FULL = 2  # SQLite's synchronous=FULL; EXTRA is 3
 
@@ -53,17 +54,17 @@ def dialect_of(engine: Engine) -> Dialect:
     """
     if engine.dialect.is_async:
         raise ConfigError(
-            f"the outbox was given an {type(engine).__name__} with the asynchronous driver {engine.dialect.driver!r},"
-            " and works with ordinary engines. Nothing was written. Make one by sqlalchemy.create_engine, and call the"
-            " outbox in a thread (asyncio.to_thread).",
-            tag="OUTBOX_DATABASE",
+            f"{engine.dialect.driver!r} is an asynchronous driver, and an ordinary one is needed. Nothing was written."
+            " Name another, such as postgresql+psycopg, in the URL or for sqlalchemy.create_engine. From asyncio, call"
+            " in a thread (asyncio.to_thread).",
+            tag="DATABASE_KIND",
         )
     dialects: dict[str, Callable[[], Dialect]] = {"postgresql": _PostgreSQL, "sqlite": _SQLite}
     if engine.dialect.name not in dialects:
         raise Unsupported(
-            f"the outbox does not know the database {engine.dialect.name!r}. Nothing was written. Use PostgreSQL or"
-            " SQLite.",
-            tag="OUTBOX_DATABASE",
+            f"rows cannot be written exactly once to the database {engine.dialect.name!r}. Nothing was written. Use"
+            " PostgreSQL or SQLite.",
+            tag="DATABASE_KIND",
         )
     levels = (
         engine.get_execution_options().get("isolation_level"),
@@ -72,8 +73,8 @@ def dialect_of(engine: Engine) -> Dialect:
     if "AUTOCOMMIT" in levels:
         raise ConfigError(
             "the engine has isolation_level=AUTOCOMMIT, so each statement would be committed by itself. Nothing was"
-            " written. Give the outbox an engine without it.",
-            tag="OUTBOX_AUTOCOMMIT",
+            " written. Give an engine without it.",
+            tag="DATABASE_AUTOCOMMIT",
         )
     return dialects[engine.dialect.name]()
 
@@ -81,9 +82,9 @@ def dialect_of(engine: Engine) -> Dialect:
 def _check_setting(name: str, value: object, wanted: str, *, good: bool) -> None:
     if not good:
         raise ConfigError(
-            f"the database has {name}={value}, so a COMMIT that it has answered can be lost, and Kafka would have"
-            f" followed it. Nothing was written. Set {name}={wanted} for the connections of the outbox.",
-            tag="OUTBOX_NOT_DURABLE",
+            f"the database has {name}={value}, so it can lose a COMMIT that it has answered. Nothing was written. Set"
+            f" {name}={wanted} for these connections.",
+            tag="DATABASE_NOT_DURABLE",
         )
 
 

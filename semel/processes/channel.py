@@ -15,11 +15,11 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
@@ -29,6 +29,8 @@ from semel._version import __version__
 from semel.errors import SemelError
 
 __all__ = ["Channel", "Ended", "Launch"]
+
+log = logging.getLogger("semel.processes")
 
 #: without this, a refused connection would be logged with a traceback
 _KNOCKS = logging.getLogger("semel.processes.websockets")
@@ -50,6 +52,26 @@ class Ended:
     error: str = ""
     trace: str = ""
     again: bool = False
+
+
+class _Told(NamedTuple):
+    """A message for the owner."""
+
+    message: Mapping[str, Any]
+
+
+class _Question(NamedTuple):
+    """A question to the owner, which has a number so that its answer finds it."""
+
+    number: int
+    message: Mapping[str, Any]
+
+
+_Message = _Told | _Question | Ended
+
+
+class _InvalidMessage(ValueError):
+    """A message that no process of semel sends."""
 
 
 @dataclass(eq=False)
@@ -154,13 +176,21 @@ class Channel:
         launch = self._launch_of(connection.request)
         if launch is None:
             return
-        with suppress(ConnectionClosed, ValueError, KeyError, TypeError):
-            hello = json.loads(connection.recv(self._silent_s))
-            if not self._admit(launch, connection, int(hello["attempt"]), f"{hello['host']}:{int(hello['pid'])}"):
+        with suppress(ConnectionClosed, TimeoutError):
+            try:
+                attempt, where = _hello(connection.recv(self._silent_s))
+            except _InvalidMessage as invalid:
+                log.warning("a process that connected is refused: %s", invalid)
+                return
+            if not self._admit(launch, connection, attempt, where):
                 connection.send(json.dumps({"type": "end"}))
                 return
         if launch.connection is connection:
-            self._serve(launch, connection)
+            try:
+                self._serve(launch, connection)
+            except Exception:  # of the driver's own code: the library's log, which would have it, is off
+                log.exception("the driver lets the process on %s go: its own code failed", launch.where)
+                raise
 
     def _admit(self, launch: Launch, connection: ServerConnection, attempt: int, where: str) -> bool:
         """Take it for the process of its launch, unless a later attempt is there. An earlier one has to end."""
@@ -182,10 +212,11 @@ class Channel:
             work = {"type": "run", "version": __version__, "entry": launch.entry, "settings": launch.settings}
             connection.send(json.dumps(work))
             while launch.connection is connection:
-                self._take(launch, connection, json.loads(connection.recv()))
+                self._take(launch, connection, _message(connection.recv()))
         except ConnectionClosed as closed:
             silent = closed.sent is not None and closed.sent.code == _PING_TIMEOUT
-        except (ValueError, KeyError, TypeError):  # its messages are not valid: treat it as lost
+        except _InvalidMessage as invalid:
+            log.warning("the process on %s is treated as lost: %s", launch.where, invalid)
             connection.close()
         with self._lock:
             if launch.connection is not connection:
@@ -194,15 +225,45 @@ class Channel:
             launch.silent_since = time.monotonic() - (self._silent_s if silent else 0)
         launch.on_change()
 
-    def _take(self, launch: Launch, connection: ServerConnection, message: Mapping[str, Any]) -> None:
-        if message["type"] == "told":
-            launch.on_message(message["message"])
-        elif message["type"] == "ask":
-            answer = _answer(launch, message["message"])
-            connection.send(json.dumps({"type": "answer", "number": message["number"], "message": answer}))
-        elif message["type"] == "ended":
-            launch.ended = Ended(str(message["error"]), str(message["trace"]), bool(message["again"]))
+    def _take(self, launch: Launch, connection: ServerConnection, message: _Message) -> None:
+        if isinstance(message, _Told):
+            launch.on_message(message.message)
+        elif isinstance(message, _Question):
+            answer = _answer(launch, message.message)
+            connection.send(json.dumps({"type": "answer", "number": message.number, "message": answer}))
+        else:
+            launch.ended = message
             connection.send(json.dumps({"type": "end"}))
+
+
+def _hello(text: str | bytes) -> tuple[int, str]:
+    """Return the attempt and ``host:pid`` of a process that introduces itself."""
+    with _checked(text):
+        hello = json.loads(text)
+        return int(hello["attempt"]), f"{hello['host']}:{int(hello['pid'])}"
+
+
+def _message(text: str | bytes) -> _Message:
+    """Return the message of a process. Raise :class:`_InvalidMessage` for what no process of semel sends."""
+    with _checked(text):
+        message = json.loads(text)
+        kind = message["type"]
+        if kind == "ended":
+            return Ended(str(message["error"]), str(message["trace"]), bool(message["again"]))
+        body = message["message"]
+        if not isinstance(body, Mapping) or kind not in ("told", "ask"):
+            raise ValueError(f"type {kind!r} with a {type(body).__name__}")
+        return _Told(body) if kind == "told" else _Question(int(message["number"]), body)
+
+
+@contextmanager
+def _checked(text: str | bytes) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, KeyError, TypeError) as error:
+        raise _InvalidMessage(
+            f"its message is not valid ({type(error).__name__}: {error!s:.100}): {text!r:.200}"
+        ) from error
 
 
 def _answer(launch: Launch, question: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -210,3 +271,7 @@ def _answer(launch: Launch, question: Mapping[str, Any]) -> Mapping[str, Any]:
         return launch.on_ask(question)
     except SemelError as error:
         return {"error": error.message, "tag": error.tag, "class": error.kind}
+    except Exception as error:  # of the driver's own code: without an answer the process would wait for one
+        log.exception("the question of the process on %s could not be answered", launch.where)
+        text = f"the driver could not answer ({type(error).__name__}). Nothing was written. It is asked again."
+        return {"error": text, "tag": "NO_ANSWER", "class": "Retriable"}

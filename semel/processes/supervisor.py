@@ -8,10 +8,11 @@ itself would wait two minutes. A process that reports a failure is not launched 
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -21,6 +22,8 @@ from semel.processes.launcher import JobFailed, Launcher, SparkGone
 from semel.wire.backoff import Backoff
 
 __all__ = ["State", "Status", "Supervisor"]
+
+log = logging.getLogger("semel.processes")
 
 _WATCH_S = 0.2
 _FIRST_BACKOFF_S, _LAST_BACKOFF_S = 0.5, 30.0
@@ -79,7 +82,8 @@ class Supervisor:
     """Keeps processes running on a launcher.
 
     ``on_change`` is called for each new status, ``on_message`` for each message of a process. Both are called in other
-    threads, and must not wait. ``on_ask`` answers the questions of a process, and may wait.
+    threads, and must not wait. An error of theirs is logged, and the process runs on. ``on_ask`` answers the questions
+    of a process, and may wait.
     """
 
     def __init__(
@@ -228,7 +232,8 @@ class Supervisor:
 
     def _hear(self, one: _Supervised, message: Mapping[str, Any]) -> None:
         if not one.forgotten:
-            self._on_message(one.name, message)
+            with _logged(one.name):
+                self._on_message(one.name, message)
 
     def _change(self, one: _Supervised, **what: Any) -> None:
         with self._lock:
@@ -236,7 +241,8 @@ class Supervisor:
             status = one.status
             forgotten = one.forgotten
         if not forgotten:
-            self._on_change(status)
+            with _logged(one.name):
+                self._on_change(status)
 
     # ---- one thread for all
 
@@ -260,3 +266,12 @@ class Supervisor:
         waits = launch is not None and launch.attempt < 0 and not one.stopping.is_set()
         if waits and one.status.state is State.UNASSIGNED and one.status.reason != reason:
             self._change(one, reason=reason)
+
+
+@contextmanager
+def _logged(name: str) -> Iterator[None]:
+    """Log an error of the owner's callback. It says nothing about the process, whose state the next report brings."""
+    try:
+        yield
+    except Exception:
+        log.exception("the driver failed to take in what process %s reported. The process runs on", name)

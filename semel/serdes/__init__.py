@@ -9,6 +9,7 @@
 ``text``             text and bytes
 ``numbers``          numbers and booleans, the highest byte first
 ``json``             JSON as Kafka Connect writes it, and its schema; ``json_value`` writes one value
+``json_read``        JSON as Kafka Connect reads it, neighbours of one schema as one column
 ``java_text``        what Java's ``toString`` gives; ``java_value`` gives it for one value
 ``jackson``          single values as JSON, as Kafka Connect's library writes it
 ``columns``          lists, columns of several chunks, and what a column's values are

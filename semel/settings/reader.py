@@ -60,9 +60,9 @@ def not_yet(what: str, remedy: str, nothing: str = NOTHING) -> Unsupported:
     return Unsupported(f"{what} is not there yet. {nothing} {remedy}", tag="NOT_YET")
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
-    """Return the words that point to the nearest known name, or an empty text."""
+def nearest(name: str, names: Iterable[str], prefix: str = "") -> str:
+    """Return the words that point to the nearest known name, with its prefix, or an empty text."""
     if len(name) > _LONGEST_NAME:  # comparing takes the square of its length
         return ""
     close = difflib.get_close_matches(name, list(names), n=1)
-    return f"; did you mean {close[0]}?" if close else ""
+    return f"; did you mean {prefix}{close[0]}?" if close else ""

@@ -12,10 +12,18 @@ from collections.abc import Iterable, Mapping
 from semel.config import known_properties
 from semel.errors import ConfigError
 from semel.settings import Setting, missing, nearest, unknown
+from semel.settings.unused import Names, warn_of_unused
 
-__all__ = ["group_of", "kafka_properties", "option_texts"]
+__all__ = ["group_of", "kafka_properties", "option_texts", "without_source_options"]
 
 _SERVERS = "kafka.bootstrap.servers"
+#: Options of Spark's Kafka source. Its sink passes over them, so users give both ends the same options.
+_OF_THE_SOURCE = Names(
+    "assign subscribe subscribePattern startingOffsets startingTimestamp startingOffsetsByTimestamp"
+    " startingOffsetsByTimestampStrategy endingOffsets endingTimestamp endingOffsetsByTimestamp failOnDataLoss"
+    " includeHeaders minPartitions maxRecordsPerPartition maxOffsetsPerTrigger minOffsetsPerTrigger maxTriggerDelay"
+    " groupIdPrefix kafkaConsumer.pollTimeoutMs fetchOffset.numRetries fetchOffset.retryIntervalMs"
+)
 
 
 def kafka_properties(given: Mapping[str, object]) -> dict[str, str]:
@@ -52,11 +60,20 @@ def option_texts(given: Mapping[str, object], table: Mapping[str, Setting]) -> d
     return found
 
 
+def without_source_options(given: Mapping[str, object]) -> dict[str, object]:
+    """Return the options of a sink without those of Spark's Kafka source, which are named in a warning."""
+    of_the_source = {name.lower(): name for name in _OF_THE_SOURCE.exact}
+    warn_of_unused(
+        "Spark's Kafka source", [of_the_source[name.lower()] for name in given if name.lower() in of_the_source]
+    )
+    return {name: value for name, value in given.items() if name.lower() not in of_the_source}
+
+
 def _hint(name: str, known: Iterable[str]) -> str:
     kafka = ["group.id", *known_properties()]
     if name.lower().replace("_", ".") in kafka:
         return f"; did you mean kafka.{name.lower().replace('_', '.')}?"
-    return nearest(name, known) or nearest(f"kafka.{name}", [f"kafka.{each}" for each in kafka])
+    return nearest(name, known) or nearest(name, kafka, "kafka.")
 
 
 def group_of(properties: dict[str, str]) -> str | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
-from semel.errors import ConfigError, Unsupported
+from semel.errors import ConfigError
 from semel.serdes.serde import Serde, check_serde
+from semel.streams.dsl.global_table import GlobalTable, global_table
 from semel.streams.dsl.stream import Stream
 from semel.streams.dsl.table import Table
 from semel.streams.handlers import handlers_of
@@ -104,12 +105,13 @@ class App:
         spec = StoreSpec(store, holds="the newest value by key")  # as the topic has them, whatever reads them
         return Table.of_topic(self.topology, processor, node, key, value, spec)
 
-    def global_table(self, *_: object, **__: object) -> NoReturn:
-        """Not there yet: raises :class:`Unsupported`."""
-        raise Unsupported(
-            "global tables are not there yet. Nothing was read. Use table, with as many partitions as the stream.",
-            tag="NOT_YET",
-        )
+    def global_table(
+        self, topic: str, *, key: Serde = "bytes", value: Serde = "bytes", name: str | None = None
+    ) -> GlobalTable:
+        """Return a table of a topic that each worker has whole. Join streams with it by ``key_selector=``: neither
+        their keys nor their partitions need to fit. ``name`` names the store.
+        """
+        return global_table(self.topology, topic, key, value, name)
 
     def describe(self) -> str:
         """Return the topology as text, in Kafka Streams' form."""

@@ -27,6 +27,7 @@ from semel.streams.nodes.sources import TimestampExtraction
 from semel.streams.rows import Headers, Record, header_pairs, headers_column, one_by_one, timestamps
 from semel.streams.rows import times as times_of
 from semel.streams.state.backend import Memory
+from semel.streams.state.global_stores import take_rows
 from semel.streams.state.state_store import StateStore
 from semel.streams.topology.topology import Source
 from semel.streams.worker.bad_records import check_handlers
@@ -48,6 +49,8 @@ class Driver:
         self._sources: dict[str, Source] = {}
         self._extractions: dict[str, TimestampExtraction] = {}
         self._stores: dict[str, StateStore] = {}
+        self._globals = {one.topic: StateStore(one.spec, Memory()) for one in app.topology.globals}
+        by_name = {one.spec.name: self._globals[one.topic] for one in app.topology.globals}
         #: Rows of repartition topics that were not worked on yet.
         self._queued: dict[str, deque[Any]] = {}
         #: Whether a task reads a repartition topic beside another one: each record is then worked on to its end.
@@ -56,7 +59,7 @@ class Driver:
             stores = {spec.name: StateStore(spec, Memory()) for spec in part.stores}
             self._stores |= stores
             self._meeting |= len(part.sources) > 1 and any(source.internal for source in part.sources)
-            task = Task(self._topology, part, 0, stores, self._take, clock=lambda: self._now)
+            task = Task(self._topology, part, 0, stores, self._take, clock=lambda: self._now, global_stores=by_name)
             task.start()
             for source in part.sources:
                 self._tasks[self._topology.topic(source)] = task
@@ -83,6 +86,9 @@ class Driver:
 
     def pipe_many(self, topic: str, rows: Sequence[tuple[Any, Any, int] | tuple[Any, Any, int, Headers]]) -> None:
         """Send records in one batch: key, value and timestamp of each, and its headers if it has some."""
+        if topic in self._globals:
+            take_rows(self._globals[topic], self._batch(topic, rows))
+            return
         if topic not in self._sources:
             raise ConfigError(
                 f"the topology does not read {topic!r}. Nothing was sent. It reads {', '.join(sorted(self._sources))}.",
@@ -112,7 +118,7 @@ class Driver:
         self._commit()
 
     def _batch(self, topic: str, rows: Sequence[tuple[Any, Any, int] | tuple[Any, Any, int, Headers]]) -> Any:
-        source = self._sources[topic]
+        source = self._sources.get(topic, Source(topic))
         keys, values, times = ([row[at] for row in rows] for at in range(3))
         columns = {"key": _bytes(keys, source.key), "value": _bytes(values, source.value)}
         headers = headers_column([row[3] if len(row) > 3 else () for row in rows])

@@ -11,7 +11,7 @@ from semel.errors import ConfigError, DataLoss
 from semel.read.internal_topic import COMPACTED, InternalTopic
 from semel.read.ranges import Range, id_text
 from semel.read.row_presence import hold_rows
-from semel.streams.topology.topology import SubTopology, Topology
+from semel.streams.topology.topology import Sink, SubTopology, Topology
 from semel.wire.api import groups
 from semel.wire.api.offsets import EARLIEST, LATEST, committed, list_offsets
 from semel.wire.client import Client
@@ -184,6 +184,7 @@ def _partitions(client: Client, topology: Topology, parts: list[SubTopology]) ->
     outside |= {sink.topic for part in parts for sink in part.sinks if not sink.internal and sink.choose is None}
     letters = topology.handlers.errors_dead_letter_queue_topic_name
     outside |= {letters} if letters else set()
+    outside |= {one.topic for one in topology.globals}
     counts = {name: len(topic.partitions) for name, topic in client.topics(outside).items()}
     sinks = {topology.topic(sink): (sink, part) for part in parts for sink in part.sinks if sink.internal}
     for _ in range(len(sinks)):
@@ -196,7 +197,22 @@ def _partitions(client: Client, topology: Topology, parts: list[SubTopology]) ->
             found = fixed or [counts[topology.topic(s)] for s in writer.sources if topology.topic(s) in counts]
             if found:
                 counts[topic] = max(found)
+        for part in parts:
+            _make_alike(part, topology, counts)
     return counts
+
+
+def _make_alike(part: SubTopology, topology: Topology, counts: dict[str, int]) -> None:
+    """Give the repartition topics of a sub-topology that reads no others as many partitions as the largest of them."""
+    topics = [topology.topic(source) for source in part.sources]
+    if part.joined and all(source.internal for source in part.sources):
+        fixed = {topology.topic(sink) for sink in _all_sinks(topology) if sink.partitions is not None}
+        most = max((counts[topic] for topic in topics if topic in counts), default=0)
+        counts.update({topic: most for topic in topics if topic in counts and topic not in fixed})
+
+
+def _all_sinks(topology: Topology) -> list[Sink]:
+    return [node for node in topology.nodes if isinstance(node, Sink) and node.internal]
 
 
 def _check_co_partitioned(part: SubTopology, topology: Topology, counts: Mapping[str, int]) -> None:

@@ -118,7 +118,7 @@ def _worker(connector: Mapping[str, str]) -> dict[str, str]:
 def _reference(config: ConnectorConfig) -> Counter[Record]:
     """Return the records of the source, read by new tasks in turn until none of them has any for a while."""
     shares = config.connector.tasks(config.own, config.max_tasks)
-    tasks: list[SourceTask] = [config.connector.task() for _ in shares]
+    tasks: list[SourceTask] = [config.source.task() for _ in shares]
     records: Counter[Record] = Counter()
     end, quiet = time.monotonic() + _REFERENCE_S, time.monotonic() + _QUIET_S
     try:

@@ -111,6 +111,11 @@ class ConsumerProtocol:
         self._counts: dict[str, int] = {}
         self._looked_at = 0.0
 
+    def subscribe(self, topics: Collection[str]) -> bool:
+        """Have other topics from the next join on. Return True if they are others."""
+        before, self._topics = self._topics, sorted(topics)
+        return before != self._topics
+
     def metadata(self) -> Mapping[str, bytes]:
         """Return the subscription for each assignor."""
         return {

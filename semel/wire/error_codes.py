@@ -182,6 +182,7 @@ _BY_API: dict[tuple[str, int], Action] = {
     # the group is about to have another generation: members must join again first
     ("Heartbeat", 27): Action.ABORT,
     ("SyncGroup", 27): Action.ABORT,
+    ("OffsetCommit", 27): Action.ABORT,
     ("Fetch", 100): Action.DATA_LOSS,  # the topic that the offsets belong to is gone
     ("Fetch", 103): Action.DATA_LOSS,
     ("DescribeTransactions", 105): Action.SETTLE,  # the id is not known (any more)

@@ -13,11 +13,10 @@ from semel.steps import ParticipantStep
 from semel.testing.crash import Action, CrashPlan, CrashPoint
 from semel.testing.history import assert_exactly_once
 from semel.testing.spark.spark_cluster import LOCAL, SparkCluster
-from tests.spark.support.topics_and_drivers import create, everything, new_copy, program
+from tests.spark.support.topics_and_drivers import WITHOUT_DAEMON, create, everything, new_copy, program
 from tests.support.waiting import PATIENCE_S, wait_for
 
-#: Without PySpark's daemon, which would end its workers together with the driver.
-ALONE = SparkCluster(LOCAL, {"spark.python.use.daemon": "false"})
+ALONE = SparkCluster(LOCAL, WITHOUT_DAEMON)
 
 
 def test_frozen_task_thaws_after_its_batch_was_run_again(kafka: Sandbox, tmp_path: Path) -> None:

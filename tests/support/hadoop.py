@@ -24,15 +24,15 @@ from tests.support.waiting import wait_for
 ME = "127.0.0.1"
 SPARK = Path(pyspark.__file__).parent
 #: The release of the client that PySpark has.
-_HADOOP = "3.5.0"
+HADOOP = "3.5.0"
 _BOUNCY_CASTLE = [("org.bouncycastle", f"{name}-jdk18on", "1.82") for name in ("bcprov", "bcpkix", "bcutil")]
 #: Hadoop's servers, and what they need and do not name.
-_SERVERS = [("org.apache.hadoop", "hadoop-client-minicluster", _HADOOP), *_BOUNCY_CASTLE]
+_SERVERS = [("org.apache.hadoop", "hadoop-client-minicluster", HADOOP), *_BOUNCY_CASTLE]
 
 
 def java(conf: Path) -> list[str]:
     """Return the command of a server of Hadoop with the settings of a folder, up to the name of its class."""
-    jars = ivy.kept(cache_directory() / "hadoop" / _HADOOP, _SERVERS, f"servers of Hadoop {_HADOOP}", progress=True)
+    jars = ivy.kept(cache_directory() / "hadoop" / HADOOP, _SERVERS, f"servers of Hadoop {HADOOP}", progress=True)
     path = os.pathsep.join(map(str, [conf, *jars, SPARK / "jars" / "*"]))
     return [find_java(), "-XX:TieredStopAtLevel=1", "-cp", path]
 

@@ -9,5 +9,6 @@
                 ``singer_schema`` the schemas of its streams
 ``postgres``    ``PostgresCdcSource``: changes of a database, from its log
 ``datagen``     ``DatagenSource``: numbered records
+``sinks``       the connectors that write to a target
 ==============  ======================================================================================================
 """

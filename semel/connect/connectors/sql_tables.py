@@ -41,7 +41,7 @@ _WRITERS = """
 
 def open_engine(config: Mapping[str, Any]) -> Engine:
     """Return an engine for ``connection.url``, without a connection. Raise :class:`ConfigError` for a bad URL."""
-    with needs_extras("SqlSource", "database", NOTHING):
+    with needs_extras("a connector of SQL", "database", NOTHING):
         import sqlalchemy as sa
         from sqlalchemy.exc import ArgumentError, NoSuchModuleError
     text = config["connection.url"]
@@ -73,7 +73,7 @@ def open_engine(config: Mapping[str, Any]) -> Engine:
         ) from None
     if engine.dialect.name == "postgresql":
         sa.event.listen(engine, "connect", _in_utc)
-    elif engine.dialect.name == "sqlite" and config["mode"].lower() != "incrementing":
+    elif engine.dialect.name == "sqlite" and config.get("mode", "incrementing").lower() != "incrementing":
         raise ConfigError(
             f"SQLite keeps times as texts of several forms, which do not compare as times. {NOTHING} Use"
             " mode=incrementing.",

@@ -4,6 +4,7 @@
 ``herder``           what can be done with connectors: it decides and writes it down
 ``lifecycle``        what runs, made equal to what is stored
 ``fencing``          the fencing of all tasks before a new generation of them
+``sink_offsets``     the offsets of sinks: those of their consumer groups
 ``connector_calls``  a connector's own code on the driver: it may block, and holds up nobody
 ``throughput``       how many records the tasks read, for the page and for metrics
 ===================  =================================================================================================

@@ -15,7 +15,9 @@ from semel.connect.api import Offset, Partition
 from semel.connect.herder.connector_calls import ask_connector, within
 from semel.connect.herder.fencing import fence_predecessors
 from semel.connect.herder.lifecycle import Lifecycle
+from semel.connect.herder.sink_offsets import alter_sink_offsets, sink_offsets
 from semel.connect.herder.throughput import TaskCounts, Throughput
+from semel.connect.plugins import kind_of
 from semel.connect.settings.connector_config import ConnectorConfig, ConnectorConfigParser
 from semel.connect.settings.worker_config import WorkerConfig
 from semel.connect.stores.config_format import (
@@ -68,7 +70,11 @@ class Herder:
         """Return a connector with its configuration and its tasks."""
         config = self._config_of(name)
         tasks = [{"connector": name, "task": task} for task in range(len(self._store.now.tasks.get(name, ())))]
-        return {"name": name, "config": config, "tasks": tasks, "type": "source"}
+        return {"name": name, "config": config, "tasks": tasks, "type": self._kind(name)}
+
+    def _kind(self, name: str) -> str:
+        """Return whether it is a source or a sink."""
+        return kind_of(self._store.now.connectors.get(name, {}).get("connector.class", "").strip())
 
     def tasks(self, name: str) -> list[dict[str, Any]]:
         """Return the tasks of a connector with their configurations."""
@@ -78,7 +84,8 @@ class Herder:
 
     def status(self, name: str) -> dict[str, Any]:
         """Return the state of a connector and of its tasks."""
-        found = self.statuses.shown(name, self._unassigned(name)) if name in self._store.now.connectors else None
+        there = name in self._store.now.connectors
+        found = self.statuses.shown(name, self._unassigned(name), self._kind(name)) if there else None
         if found is None:
             raise _unknown(f"No status found for connector {name}.")
         return found
@@ -198,7 +205,7 @@ class Herder:
                 self.statuses.put_task(name, task, TaskState("RESTARTING", worker))
             if connector and only_failed | include_tasks:
                 self.statuses.put_connector(name, TaskState("RESTARTING", worker))
-        answer = self.statuses.shown(name, self._unassigned(name)) or shown
+        answer = self.statuses.shown(name, self._unassigned(name), self._kind(name)) or shown
         self._lifecycle.wake(name, tasks=tasks)
         if connector:
             self._lifecycle.wake(name, again=True)
@@ -225,10 +232,12 @@ class Herder:
     def offsets(self, name: str) -> list[dict[str, Any]]:
         """Return the committed offsets of a connector."""
         config = self._parsed(self._config_of(name))
+        if config.sink is not None:
+            return sink_offsets(config, config.sink)
         with self._opened(config) as (_, found):
             return [{"partition": partition, "offset": offset} for partition, offset in found]
 
-    def alter_offsets(self, name: str, offsets: Sequence[tuple[Partition, Offset]] | None) -> bool:
+    def alter_offsets(self, name: str, offsets: Sequence[tuple[Partition | None, Offset]] | None) -> bool:
         """Set offsets of a stopped connector; None for all of them removes what it has. Returns what its class says.
 
         Raises :class:`ConfigError` unless the connector is stopped, and for what its class refuses.
@@ -238,10 +247,13 @@ class Herder:
         config = self._parsed(raw)
         with self._lifecycle.quiet(name):
             self._check_stopped(name)  # it may have been resumed while this waited
+            if config.sink is not None:
+                return alter_sink_offsets(config, config.sink, offsets, self.config.connector_timeout_ms)
             tasks = len(self._store.now.tasks.get(name, ()))
             fence_predecessors(self.config, self._store, config, tasks, before="modifying offsets")
             with self._opened(config) as (client, found):
-                wanted = [(partition, None) for partition, _ in found] if offsets is None else offsets
+                wanted = [(partition or {}, offset) for partition, offset in offsets or ()]
+                wanted = [(partition, None) for partition, _ in found] if offsets is None else wanted
                 alone = within(self.config.connector_timeout_ms, name, lambda: _alter_offsets(config, wanted))
                 if wanted:
                     changed = {canonical(partition): (partition, offset) for partition, offset in wanted}
@@ -297,7 +309,7 @@ class Herder:
 def _alter_offsets(config: ConnectorConfig, offsets: Sequence[tuple[Partition, Offset]]) -> bool:
     def ask() -> bool:
         try:
-            return config.connector.alter_offsets(config.own, offsets)
+            return config.source.alter_offsets(config.own, offsets)
         except (ValueError, TypeError, KeyError) as error:
             raise ConfigError(
                 f"connector {config.name} refused these offsets: {type(error).__name__}: {error}. Its stored offsets"

@@ -37,7 +37,7 @@ __all__ = ["Lifecycle", "Processes"]
 
 log = logging.getLogger("semel.connect")
 
-_ENTRY = "semel.connect.tasks.loop:run"
+_SOURCE, _SINK = "semel.connect.tasks.loop:run", "semel.connect.sinks.loop:run"
 #: How many connectors are started or stopped at a time.
 _AT_A_TIME = 8
 #: How many of them are asked for their tasks at a time: each opens what it looks at.
@@ -77,6 +77,8 @@ class _Run:
     tasks: list[Mapping[str, Any]]
     #: Properties of the connector's admin client.
     admin: Mapping[str, str]
+    #: Its tasks are members of a consumer group: nothing of them is fenced by an id.
+    sink: bool
 
 
 class Lifecycle:
@@ -213,7 +215,7 @@ class Lifecycle:
                 self._show_stopped(name, target)
         else:
             run = self._runs.get(name)
-            if run is None or again or run.config != config or name in self._store.now.pending:
+            if run is None or again or run.config != config or (name in self._store.now.pending and not run.sink):
                 self._start(name, config, run)
             elif again_tasks:
                 with self._slot():
@@ -242,7 +244,8 @@ class Lifecycle:
         try:
             with self._asked:
                 made = within(worker.connector_timeout_ms, name, lambda: _made(raw, worker))
-                ensure_offsets_topic(worker, made.config)
+                if made.config.sink is None:
+                    ensure_offsets_topic(worker, made.config)
         except (Retriable, AbortAndRetry):
             raise
         except SemelError as error:
@@ -269,9 +272,11 @@ class Lifecycle:
         self._statuses.forget_tasks(name, len(tasks))
         if not self._write_tasks(name, raw, stored, changed=run is not None):
             return
-        fence_predecessors(self._config, self._store, config, len(tasks))
+        if config.sink is None:
+            fence_predecessors(self._config, self._store, config, len(tasks))
         generation = self._store.now.generations.get(name, 0)
-        run = _Run(generation, dict(raw), [_sent(config, task) for task in tasks], config.clients.admin)
+        sent: list[Mapping[str, Any]] = [_sent(config, task) for task in tasks]
+        run = _Run(generation, dict(raw), sent, config.clients.admin, config.sink is not None)
         self._runs[name] = run
         for task in range(len(tasks)):
             self._start_task(name, run, task)
@@ -296,7 +301,7 @@ class Lifecycle:
             "generation": run.generation,
             **run.tasks[task],
         }
-        self.processes.start(f"{name}-{task}", _ENTRY, settings)
+        self.processes.start(f"{name}-{task}", _SINK if run.sink else _SOURCE, settings)
 
     def _restart(self, name: str, run: _Run, tasks: Sequence[int]) -> None:
         chosen = [task for task in tasks if task < len(run.tasks)]
@@ -312,7 +317,7 @@ class Lifecycle:
 
     def _fence_left(self, name: str, tasks: list[int], run: _Run) -> None:
         """Fence tasks that did not end by themselves, unless another worker leads: they are its own then."""
-        if tasks:
+        if tasks and not run.sink:
             with suppress(SemelError):
                 self._store.check_leader()
                 fence_tasks(self._config, name, tasks, run.admin)

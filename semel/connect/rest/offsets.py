@@ -43,11 +43,11 @@ def _done(what: str, alone: bool) -> Answer:
     return Answer(body={"message": text})
 
 
-def _offset(given: object) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def _offset(given: object) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     if not isinstance(given, dict) or not given.keys() <= {"partition", "offset"}:
         raise BadBody(f"An entry of offsets has other fields than partition and offset (class {_BODY})")
-    partition, offset = given.get("partition") or {}, given.get("offset")
-    if not isinstance(partition, dict) or not (offset is None or isinstance(offset, dict)):
+    partition, offset = given.get("partition"), given.get("offset")
+    if not (partition is None or isinstance(partition, dict)) or not (offset is None or isinstance(offset, dict)):
         raise BadBody(f"partition and offset must be objects (class {_BODY})")
     return partition, offset
 

@@ -12,8 +12,9 @@ from semel.connect.herder.connector_calls import ask_connector, within
 from semel.connect.plugins import connector_class, plugins
 from semel.connect.rest.calls import Answer, Call, endpoint, texts
 from semel.connect.settings.connector_config import ConnectorConfigParser, settings_of
-from semel.connect.settings.definitions import COMMON, Definition
+from semel.connect.settings.definitions import COMMON, SINK, Definition
 from semel.connect.settings.worker_config import WorkerConfig
+from semel.connect.sink_api import SinkConnector
 from semel.errors import ConfigError, SemelError
 
 __all__ = ["ROUTES"]
@@ -24,7 +25,7 @@ def _list(call: Call) -> Answer:
     shown = [
         {"class": name, "type": kind, "version": __version__}
         for kind, name in plugins()
-        if kind == "source" or not only
+        if kind in ("source", "sink") or not only
     ]
     return Answer(body=shown)
 
@@ -37,11 +38,12 @@ def _config(call: Call) -> Answer:
 def _definitions(name: str) -> list[dict[str, Any]]:
     try:
         found = ask_connector(name, "its module", lambda: connector_class(name))
-        settings = settings_of(name, ask_connector(name, "its constructor", found))
+        settings = settings_of(name, ask_connector(name, "its constructor", lambda: found()))
+        shared = SINK if issubclass(found, SinkConnector) else COMMON
     except SemelError as error:
         raise ConfigError(f"Unknown plugin {name}. {error.message}", tag="PLUGIN_UNKNOWN") from error
     own = [Definition(key, setting) for key, setting in settings.items()]
-    return [definition.shown() for definition in (*own, *COMMON)]
+    return [definition.shown() for definition in (*own, *shared)]
 
 
 def _validate(call: Call) -> Answer:

@@ -1,7 +1,9 @@
 """The clients of a connector: the worker's properties, and what the connector overrides of them (KIP-458).
 
-A task has one client, the producer's: it writes records and offsets, and reads offsets. The admin client makes topics
-and fences. So what ``consumer.override.…`` says of where to read must be what the producer says.
+A source's task has one client, the producer's: it writes records and offsets, and reads offsets. The admin client makes
+topics and fences. So what ``consumer.override.…`` says of where to read must be what the producer says.
+
+A sink's task reads as a consumer, and its producer writes dead letters.
 """
 
 from __future__ import annotations
@@ -12,10 +14,11 @@ from dataclasses import dataclass
 
 from semel.config import ClientConfig
 from semel.connect.settings.connector_properties import ConnectorProperties
+from semel.connect.settings.sink_config import CONSUMER
 from semel.errors import SemelError
 from semel.settings.unused import warn_of_unused
 
-__all__ = ["OVERRIDES", "POLICIES", "ConnectorClients", "read_clients"]
+__all__ = ["OVERRIDES", "POLICIES", "ConnectorClients", "consumer_client", "read_clients"]
 
 log = logging.getLogger("semel.connect")
 
@@ -38,6 +41,8 @@ class ConnectorClients:
 
     producer: Mapping[str, str]
     admin: Mapping[str, str]
+    #: Of a sink, with the settings of its group.
+    consumer: Mapping[str, str]
     elsewhere: bool
 
 
@@ -46,9 +51,12 @@ def read_clients(
     client: Mapping[str, str],
     producer: Mapping[str, str],
     admin: Mapping[str, str],
+    consumer: Mapping[str, str],
     policy: str,
+    *,
+    sink: bool = False,
 ) -> ConnectorClients:
-    """Apply a connector's overrides to the worker's ``client``, ``producer`` and ``admin``.
+    """Apply a connector's overrides to the worker's ``client``, ``producer``, ``admin`` and ``consumer``.
 
     Problems are noted in ``properties``.
     """
@@ -63,14 +71,27 @@ def read_clients(
     admin = {**admin, **_overrides(_ADMIN, given[_ADMIN])}
     for prefix, merged in ((_PRODUCER, producer), (_ADMIN, admin)):
         _check(properties, prefix, list(given[prefix]), merged)
-    consumer = _overrides(_CONSUMER, given[_CONSUMER])
+    if sink:
+        consumer = {**consumer, **given[_CONSUMER]}
+        _check(properties, _CONSUMER, list(consumer_client(given[_CONSUMER])), consumer_client(consumer))
+    else:
+        _check_consumer(properties, _overrides(_CONSUMER, given[_CONSUMER]), producer)
+    elsewhere = any(one[_SERVERS] != client[_SERVERS] for one in (producer, admin))
+    return ConnectorClients(producer, admin, consumer, elsewhere)
+
+
+def consumer_client(consumer: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties of a consumer that are its client's."""
+    return {name: value for name, value in consumer.items() if name not in CONSUMER}
+
+
+def _check_consumer(properties: ConnectorProperties, consumer: dict[str, str], producer: Mapping[str, str]) -> None:
+    """Check that a source's consumer reads what its producer writes: the producer's client does."""
     servers = consumer.pop(_SERVERS, producer[_SERVERS])
     if servers != producer[_SERVERS]:
         text = f"{_CONSUMER}{_SERVERS} is not what the producer has: offsets are read where they are written."
         properties.add(f"{_CONSUMER}{_SERVERS}", f"{text} Give {_PRODUCER}{_SERVERS} the same value.")
-    warn_of_unused("the consumer", consumer)  # the producer's client reads
-    elsewhere = any(one[_SERVERS] != client[_SERVERS] for one in (producer, admin))
-    return ConnectorClients(producer, admin, elsewhere)
+    warn_of_unused("the consumer", consumer)
 
 
 def _overrides(prefix: str, given: Mapping[str, str]) -> dict[str, str]:

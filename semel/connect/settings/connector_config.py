@@ -16,12 +16,14 @@ from semel.connect.herder.connector_calls import ask_connector
 from semel.connect.plugins import check_header_converter, connector_class, converter, option_of, without_effect
 from semel.connect.settings.clients import ConnectorClients, read_clients
 from semel.connect.settings.connector_properties import ConnectorProperties, Problem
-from semel.connect.settings.definitions import COMMON, Definition
+from semel.connect.settings.definitions import COMMON, SINK, Definition
 from semel.connect.settings.preflight import check_boundary, check_support
+from semel.connect.settings.sink_config import SinkSettings, read_sink
 from semel.connect.settings.worker_config import WorkerConfig, converter_options
+from semel.connect.sink_api import SinkConnector
 from semel.connect.tasks.topic_creation import PREFIX, TopicCreation, read_topic_creation
 from semel.connect.transforms import Chain, read_chain
-from semel.errors import SemelError
+from semel.errors import ConfigError, SemelError
 from semel.settings import REQUIRED, Setting, nearest
 from semel.settings.unused import warn_of_unused
 
@@ -38,7 +40,7 @@ class ConnectorConfig:
 
     name: str
     class_name: str
-    connector: SourceConnector
+    connector: SourceConnector | SinkConnector
     max_tasks: int
     key: Converter
     value: Converter
@@ -57,11 +59,23 @@ class ConnectorConfig:
     topic_creation: TopicCreation | None = None
     #: A topic of its own for offsets; empty for the worker's name.
     offsets_topic: str = ""
+    #: None for a source.
+    sink: SinkSettings | None = None
 
     @property
     def has_own_offsets(self) -> bool:
         """True if its offsets have their own topic: by its setting, or because it writes to another cluster."""
         return bool(self.offsets_topic) or self.clients.elsewhere
+
+    @property
+    def source(self) -> SourceConnector:
+        """The connector, if it is a source. Raises :class:`ConfigError` for a sink."""
+        if isinstance(self.connector, SourceConnector):
+            return self.connector
+        raise ConfigError(
+            f"connector {self.name!r} is a sink, and this is for sources. Nothing was read or written. Name a source.",
+            tag="NO_SOURCE",
+        )
 
     @classmethod
     def parse(cls, properties: Mapping[str, str], worker: WorkerConfig) -> ConnectorConfig:
@@ -108,18 +122,24 @@ class ConnectorConfigParser:
         connector = self._connector(name, class_name)
         if connector is None:
             return None
+        is_sink = isinstance(connector, SinkConnector)
+        shared = SINK if is_sink else COMMON
+        self.definitions = list(shared)
         settings = settings_of(name, connector)
         self.definitions += [Definition(key, setting) for key, setting in settings.items()]
-        chain, clients = self._chain(), self._clients()
+        chain, clients = self._chain(), self._clients(sink=is_sink)
         before = len(self.problems)
-        optional = [one for one in COMMON if one.setting.default is not REQUIRED]
+        optional = [one for one in shared if one.setting.default is not REQUIRED]
         common = {one.name: self._properties.read(one.name, one.setting) for one in optional}
         own = {key: self._properties.read(key, setting) for key, setting in settings.items()}
-        self._check_unused(common)
+        if is_sink:
+            own["name"] = name  # a target keeps offsets by it
+        self._check_unused(common, sink=is_sink)
         key, value = self._converter("key.converter"), self._converter("value.converter")
-        creation = self._topic_creation(clients)
+        sink = read_sink(self._properties, name, common, clients.consumer) if is_sink else None
+        creation = None if is_sink else self._topic_creation(clients)
         self.problems[before:before] = self._unknown(settings)
-        if not self.problems:
+        if not self.problems and isinstance(connector, SourceConnector):
             exactly_once = self._worker.exactly_once
             if common["transaction.boundary"].lower() == "connector":
                 check_boundary(self._properties, connector, own, exactly_once=exactly_once)
@@ -128,7 +148,7 @@ class ConnectorConfigParser:
         if self.problems or key is None or value is None:
             return None
         self._warn_of_unused(name)
-        interval = common["transaction.boundary.interval.ms"]
+        interval = common.get("transaction.boundary.interval.ms")
         return ConnectorConfig(
             name=name,
             class_name=class_name,
@@ -137,17 +157,18 @@ class ConnectorConfigParser:
             max_tasks=common["tasks.max"],
             key=key,
             value=value,
-            boundary=common["transaction.boundary"].lower(),
+            boundary=common.get("transaction.boundary", "poll").lower(),
             interval_ms=self._worker.flush_interval_ms if interval is None else interval,
             chain=chain,
             topic_creation=creation,
             clients=clients,
-            offsets_topic=common["offsets.storage.topic"] or "",
+            offsets_topic=common.get("offsets.storage.topic") or "",
             tolerate_errors=common["errors.tolerance"] == "all",
             log_errors=common["errors.log.enable"],
             log_messages=common["errors.log.include.messages"],
             dead_letters=common["errors.deadletterqueue.topic.name"],
             dead_letter_headers=common["errors.deadletterqueue.context.headers.enable"],
+            sink=sink,
         )
 
     def _name(self) -> str:
@@ -162,13 +183,13 @@ class ConnectorConfigParser:
             self._properties.add("name", text)
         return name
 
-    def _connector(self, name: str, class_name: str) -> SourceConnector | None:
+    def _connector(self, name: str, class_name: str) -> SourceConnector | SinkConnector | None:
         if not class_name:
             self._properties.missing("connector.class")
             return None
         try:
             found = ask_connector(name, "its module", lambda: connector_class(class_name))
-            return ask_connector(name, "its constructor", found)
+            return ask_connector(name, "its constructor", lambda: found())
         except SemelError as error:
             self._properties.raised("connector.class", error)
             return None
@@ -183,12 +204,13 @@ class ConnectorConfigParser:
         ]
         return chain
 
-    def _clients(self) -> ConnectorClients:
+    def _clients(self, *, sink: bool) -> ConnectorClients:
         """Return the worker's clients with this connector's overrides."""
         if self._given.get("offsets.storage.topic") == "":
             self._properties.invalid("offsets.storage.topic", "String may not be empty.")
         worker = self._worker
-        return read_clients(self._properties, worker.client, worker.producer, worker.admin, worker.override_policy)
+        clients = worker.client, worker.producer, worker.admin, worker.consumer
+        return read_clients(self._properties, *clients, worker.override_policy, sink=sink)
 
     def _topic_creation(self, clients: ConnectorClients) -> TopicCreation | None:
         """Return the settings for missing topics. A worker may say that none is created."""
@@ -225,10 +247,10 @@ class ConnectorConfigParser:
                 found.append(Problem(name, text, tag="UNKNOWN_OPTION", remedy="Correct or remove it."))
         return found
 
-    def _check_unused(self, common: Mapping[str, Any]) -> None:
+    def _check_unused(self, common: Mapping[str, Any], *, sink: bool) -> None:
         """Refuse a value that would change the result."""
         timeout = common["errors.retry.timeout"]
-        if timeout:
+        if timeout and not sink:
             text = f"errors.retry.timeout={timeout} is not there yet: a conversion that failed once fails again."
             remedy = "Remove it, or give 0."
             self._properties.add("errors.retry.timeout", text, tag="NOT_YET", remedy=remedy, unsupported=True)
@@ -252,7 +274,7 @@ class ConnectorConfigParser:
         warn_of_unused(f"connector {name}", unused)
 
 
-def settings_of(name: str, connector: SourceConnector) -> dict[str, Setting]:
+def settings_of(name: str, connector: SourceConnector | SinkConnector) -> dict[str, Setting]:
     """Return the settings of a connector's class. Raises :class:`ConfigError` for what is none."""
 
     def read() -> dict[str, Setting]:

@@ -5,12 +5,13 @@ REST shows them, and the parser of a connector's properties reads by them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from semel.settings import INT_MAX, REQUIRED, Setting, as_text
 
-__all__ = ["COMMON", "Definition", "type_name"]
+__all__ = ["COMMON", "SINK", "Definition", "type_name"]
 
 _TYPES = {str: "STRING", int: "LONG", float: "DOUBLE", bool: "BOOLEAN", list: "LIST", type: "CLASS"}
 
@@ -172,9 +173,47 @@ offsets.storage.topic              | LOW    | offsets.topic | 1 | LONG | Offsets
 """
 
 
-def _common(row: str) -> Definition:
+def _shown(row: str, settings: Mapping[str, Setting] = _SETTINGS) -> Definition:
     name, importance, group, order, width, title = map(str.strip, row.split("|"))
-    return Definition(name, _SETTINGS[name], title, importance, group, int(order), width)
+    return Definition(name, settings[name], title, importance, group, int(order), width)
 
 
-COMMON = tuple(map(_common, _SHOWN.strip().splitlines()))
+COMMON = tuple(map(_shown, _SHOWN.strip().splitlines()))
+
+#: What a sink has in another way than a source, or alone.
+_OF_SINKS = {
+    "errors.retry.timeout": Setting(
+        int, 0, -1, "How long, in ms, a record is tried again where its converter's registry is away; -1 for ever."
+    ),
+    "errors.retry.delay.max.ms": Setting(int, 60_000, 1, "The longest pause between two tries, in ms."),
+    "errors.deadletterqueue.topic.name": Setting(
+        str, "", documentation="The topic for records that are left out, as they were read."
+    ),
+    "errors.deadletterqueue.topic.replication.factor": Setting(
+        int, 3, 1, "The replication factor of the dead-letter topic, if it is made.", at_most=INT_MAX, also=-1
+    ),
+    "topics": Setting(list, (), documentation="The topics to read. Give this or topics.regex."),
+    "topics.regex": Setting(
+        str, "", documentation="Topics whose whole name this pattern of Python matches. Give this or topics."
+    ),
+}
+_SHOWN_OF_SINKS = """
+topics                             | HIGH   | Common | 4  | LONG   | Topics
+topics.regex                       | HIGH   | Common | 4  | LONG   | Topics regex
+errors.deadletterqueue.topic.name  | MEDIUM | Error Handling | 6 | MEDIUM | Dead Letter Queue Topic Name
+errors.deadletterqueue.topic.replication.factor | MEDIUM | Error Handling | 7 | MEDIUM | \
+Dead Letter Queue Topic Replication Factor
+errors.deadletterqueue.context.headers.enable | MEDIUM | Error Handling | 8 | MEDIUM | Enable Error Context Headers
+"""
+_LAST_OF_BOTH = "errors.log.include.messages"
+
+
+def _of_sinks() -> Iterator[Definition]:
+    for one in COMMON:
+        yield replace(one, setting=_OF_SINKS.get(one.name, one.setting))
+        if one.name == _LAST_OF_BOTH:
+            break
+    yield from (_shown(row, {**_SETTINGS, **_OF_SINKS}) for row in _SHOWN_OF_SINKS.strip().splitlines())
+
+
+SINK = tuple(_of_sinks())

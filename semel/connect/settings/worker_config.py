@@ -12,7 +12,7 @@ from typing import Any
 
 from semel.config import ClientConfig
 from semel.connect.plugins import check_header_converter, converter, without_effect
-from semel.connect.settings.clients import POLICIES
+from semel.connect.settings.clients import POLICIES, consumer_client
 from semel.connect.settings.rest_config import HTTPS, REST_SETTINGS, RestConfig
 from semel.errors import ConfigError
 from semel.settings import NOTHING, missing, not_yet
@@ -25,7 +25,7 @@ __all__ = ["WorkerConfig", "converter_options"]
 _POLICY = "connector.client.config.override.policy"
 #: Settings of Kafka Connect's own workers: of a JVM, of its plugin loader, clients and rebalances.
 _UNUSED = Names(
-    """connect.protocol consumer. header.converter header.converter. inter.worker. metadata.recovery.strategy
+    """connect.protocol header.converter header.converter. inter.worker. metadata.recovery.strategy
     metric.reporters metrics.context. metrics.num.samples metrics.recording.level metrics.sample.window.ms
     offset.flush.timeout.ms plugin.discovery plugin.path scheduled.rebalance.max.delay.ms topic.tracking.allow.reset
     topic.tracking.enable worker.sync.timeout.ms worker.unsync.backoff.ms"""
@@ -40,7 +40,7 @@ _LATER = {
 _UNLESS_EMPTY = ("access.control.allow.methods", "response.http.headers.config")
 _LATER_PREFIXES = ("config.storage.", "status.storage.", "offset.storage.", "rest.", "listeners.")
 _CONVERTERS = ("key.converter.", "value.converter.")
-_PRODUCER, _ADMIN = "producer.", "admin."
+_PRODUCER, _ADMIN, _CONSUMER = "producer.", "admin.", "consumer."
 
 
 def _replication(kind: str) -> Any:
@@ -59,6 +59,8 @@ class WorkerConfig:
     producer: Mapping[str, str]
     #: For the admin client of connectors.
     admin: Mapping[str, str]
+    #: For the consumer of a sink's task, with the settings of its group.
+    consumer: Mapping[str, str]
     #: What variables in a connector's properties stand for.
     providers: Providers
     #: What the worker's properties say to its converters, by ``key.converter.`` and ``value.converter.``.
@@ -127,11 +129,12 @@ class WorkerConfig:
             converter(own[name], name, converter_options(converters, name))
         # a worker of files alone opens no port by default
         rest = RestConfig.parse(own, {**given, **of_https}, by_default=bool(values["config_topic"]))
-        client = {name: value for name, value in clients.items() if not name.startswith((_PRODUCER, _ADMIN))}
+        client = {name: value for name, value in clients.items() if not name.startswith((_PRODUCER, _ADMIN, _CONSUMER))}
         config = cls(
             client=_checked("", client, client),
             producer=_checked(_PRODUCER, client, clients),
             admin=_checked(_ADMIN, client, clients),
+            consumer=_checked(_CONSUMER, client, clients),
             providers=providers,
             converters=converters,
             rest=rest,
@@ -172,7 +175,8 @@ def _checked(prefix: str, client: Mapping[str, str], given: Mapping[str, str]) -
     """Return the properties of a client: the worker's own, and over them those that begin with ``prefix``."""
     own = {name.removeprefix(prefix): value for name, value in given.items() if name.startswith(prefix)}
     properties = {**client, **own}
-    ClientConfig.parse(properties, prefix, [*_known(), *_UNUSED.exact, *_LATER])
+    of_client = consumer_client(properties) if prefix == _CONSUMER else properties
+    ClientConfig.parse(of_client, prefix, [*_known(), *_UNUSED.exact, *_LATER])
     return properties
 
 

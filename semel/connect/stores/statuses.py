@@ -128,9 +128,11 @@ class StatusStore:
             if self.connectors.pop(name, None) is not None:
                 self._queue.put((f"status-connector-{name}".encode(), None))
 
-    def shown(self, name: str, stored: Mapping[int, TaskState] | None = None) -> dict[str, Any] | None:
-        """Return the state of a connector for REST, or None if it is unknown. ``stored`` are the states of its tasks
-        until they have others.
+    def shown(
+        self, name: str, stored: Mapping[int, TaskState] | None = None, kind: str = "source"
+    ) -> dict[str, Any] | None:
+        """Return the state of a connector of this kind for REST, or None if it is unknown. ``stored`` are the states of
+        its tasks until they have others.
         """
         with self._lock:
             found = {**(stored or {}), **self.tasks.get(name, {})}
@@ -141,7 +143,7 @@ class StatusStore:
             "name": name,
             "connector": connector.shown(),
             "tasks": [{"id": task, **state.shown()} for task, state in sorted(found.items())],
-            "type": "source",
+            "type": kind,
         }
 
     def _put(self, key: str, state: TaskState) -> None:

@@ -16,6 +16,7 @@ from semel.connect.api import Offset, Partition, SourceBatch, SourceTask, TaskCo
 from semel.connect.settings.connector_config import ConnectorConfig
 from semel.connect.settings.worker_config import WorkerConfig
 from semel.connect.stores.own_offsets import Offsets, opened_offsets
+from semel.connect.task_report import TaskReport
 from semel.connect.tasks.boundaries import Boundary, boundary_of
 from semel.connect.tasks.rows import rows_of
 from semel.connect.tasks.writers import AtLeastOnce, ExactlyOnce, Writer
@@ -149,7 +150,12 @@ class _Loop:
     def _tell(self, *, now: bool) -> None:
         if now or self._topics - self._told_topics or time.monotonic() - self._told >= _TELL_S:
             self._told, self._told_topics = time.monotonic(), set(self._topics)
-            counts = {"records": self._records, "polls": self._polls, "commits": self._boundary.commits}
-            self._process.tell(
-                {**counts, "polled": self._polled, "open_ms": self._writer.open_ms, "topics": sorted(self._topics)}
+            report = TaskReport(
+                records=self._records,
+                polls=self._polls,
+                polled=self._polled,
+                commits=self._boundary.commits,
+                open_ms=self._writer.open_ms,
+                topics=sorted(self._topics),
             )
+            self._process.tell(report.message())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import lru_cache
 from io import BytesIO
 from typing import Any
@@ -10,23 +11,31 @@ from typing import Any
 from semel.extras import needs_extras
 from semel.serdes.unfit import Mismatch, Unfit
 
-__all__ = ["AvroReader", "is_bytes", "parsed", "rewritten"]
+__all__ = ["LOGICAL", "AvroReader", "is_bytes", "parsed", "parsed_types", "rewritten"]
+
+#: The property of a type that keeps the name of its logical type, where fastavro is not to see it.
+LOGICAL = "semel.logicalType"
 
 
-@lru_cache(1024)
 def parsed(text: str, named: tuple[str, ...] = (), *, logical: bool = False) -> Any:
     """Return a schema as fastavro has it. Without ``logical`` types, numbers and bytes stay what they are.
 
     ``named`` are the schemas that it refers to, each after those that it needs itself. Raises :class:`Unfit` for a text
     that is no schema of Avro.
     """
+    return parsed_types(text, named, logical=logical)[0]
+
+
+@lru_cache(1024)
+def parsed_types(text: str, named: tuple[str, ...], *, logical: bool = False) -> tuple[Any, Mapping[str, Any]]:
+    """Return a schema as :func:`parsed` does, and all types that have a name."""
     with needs_extras("Avro", "registry"):
         from fastavro.schema import SchemaParseException, UnknownType
     try:
         names: dict[str, Any] = {}
         for one in named:
             _parse(one, names, logical=logical)
-        return _parse(text, names, logical=logical)
+        return _parse(text, names, logical=logical), names
     except (ValueError, KeyError, TypeError, SchemaParseException, UnknownType) as error:
         raise Unfit(f"a schema of Avro cannot be read ({error!s:.200})") from None
 
@@ -43,7 +52,7 @@ def _physical(schema: Any) -> Any:
         return [_physical(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    kept = {name: one for name, one in schema.items() if name != "logicalType"}
+    kept = {LOGICAL if name == "logicalType" else name: one for name, one in schema.items()}
     for name in ("type", "items", "values", "fields"):
         if name in kept:
             kept[name] = _physical(kept[name])
@@ -51,10 +60,10 @@ def _physical(schema: Any) -> Any:
 
 
 class AvroReader:
-    """Reads values that a schema wrote; Avro's logical types become Python's dates, times and decimals."""
+    """Reads values that a schema wrote. Avro's logical types become Python's dates, times and decimals, if asked."""
 
-    def __init__(self, text: str, named: tuple[str, ...] = ()) -> None:
-        self._parsed = parsed(text, named, logical=True)
+    def __init__(self, text: str, named: tuple[str, ...] = (), *, logical: bool = True) -> None:
+        self._parsed = parsed(text, named, logical=logical)
         import fastavro
 
         self._read = fastavro.schemaless_reader

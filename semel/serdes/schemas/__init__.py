@@ -4,6 +4,7 @@
 ``schema``      schemas and their fields
 ``struct``      structures, and values checked by their schema
 ``arrow``       the schema that a field of Arrow stands for, and the reverse
+``runs``        values with schemas as columns of Arrow
 ``json_form``   schemas and values read from the JSON that ``JsonConverter`` writes
 ==============  ======================================================================================================
 

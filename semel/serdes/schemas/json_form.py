@@ -10,7 +10,7 @@ from typing import Any
 
 from semel.serdes.schemas.schema import DATE, DECIMAL, TIME, TIMESTAMP, Field, Schema, Type
 
-__all__ = ["parse_schema", "parse_value"]
+__all__ = ["decimal_of", "parse_schema", "parse_value"]
 
 _TYPES = {**{str(one): one for one in Type}, "float": Type.FLOAT32, "double": Type.FLOAT64}
 _DETAILS = ("optional", "name", "version", "doc", "parameters")
@@ -63,8 +63,12 @@ def _struct(schema: Schema, payload: Any) -> dict[str, Any]:
 def _decimal(schema: Schema, payload: Any) -> Decimal:
     if not isinstance(payload, str):
         return Decimal(str(payload))
-    unscaled = int.from_bytes(base64.b64decode(payload), signed=True)
-    return Decimal((0 if unscaled >= 0 else 1, tuple(map(int, str(abs(unscaled)))), -schema.scale))
+    return decimal_of(int.from_bytes(base64.b64decode(payload), signed=True), schema.scale)
+
+
+def decimal_of(unscaled: int, scale: int) -> Decimal:
+    """Return a decimal by its digits, and the number of them after its point."""
+    return Decimal((0 if unscaled >= 0 else 1, tuple(map(int, str(abs(unscaled)))), -scale))
 
 
 def _time(_: Schema, payload: int) -> time:

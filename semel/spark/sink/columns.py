@@ -79,9 +79,16 @@ def _check_type(column: t.StructField) -> None:
         )
         raise ConfigError(
             f"column {column.name} is {column.dataType.simpleString()}, and a Kafka record takes {takes}. Nothing was"
-            " written. Cast it.",
+            f" written. {_remedy(column)}",
             tag="COLUMN_TYPE",
         )
+
+
+def _remedy(column: t.StructField) -> str:
+    nested = isinstance(column.dataType, t.StructType | t.ArrayType | t.MapType)
+    if nested and column.name in ("key", "value"):
+        return f"Make it a text with to_json({column.name}), or bytes with to_avro({column.name})."
+    return "Cast it."
 
 
 def _plain(headers: t.DataType) -> str:

@@ -9,7 +9,7 @@ from semel.config import ClientConfig
 from semel.errors import ConfigError
 from semel.settings import missing
 from semel.settings.fields import read_fields, setting, table_of
-from semel.spark.options import group_of, kafka_properties, option_texts
+from semel.spark.options import group_of, kafka_properties, option_texts, without_source_options
 from semel.transaction.progress.topic import DEFAULT_TOPIC
 from semel.transaction.transactional_id import check_prefix
 
@@ -35,23 +35,28 @@ class SinkOptions:
     few_records: int = setting(int, 60_000, 1, name="minRecordsPerPartition")
 
     @classmethod
-    def parse(cls, given: Mapping[str, object]) -> SinkOptions:
-        """Read options. Raises :class:`ConfigError` for what is unknown, malformed or contradictory."""
+    def parse(cls, given: Mapping[str, object], *, may_double: bool = True) -> SinkOptions:
+        """Read options. Raises :class:`ConfigError` for what is unknown, malformed or contradictory.
+
+        ``may_double`` is True for a sink that offers ``delivery=at_least_once``.
+        """
+        given = without_source_options(given)
         properties = kafka_properties(given)
         values = read_fields(cls, option_texts(given, table_of(cls)))
         values |= {"topics": tuple(dict.fromkeys(values["topics"])), "override": _override(values["override"])}
         options = cls(properties=properties, group=group_of(properties), **values)
-        options._check()
+        options._check(may_double=may_double)
         ClientConfig.parse(properties, "kafka.")
         return options
 
-    def _check(self) -> None:
+    def _check(self, *, may_double: bool) -> None:
         if self.exactly_once and not self.prefix:
+            own = "Give each query one of its own."
             raise missing(
                 "transactionalIdPrefix",
                 "Nothing was written.",
-                "It names the query for good, and its progress is kept under it. (1) Give each query one of its own."
-                " (2) Or ask for delivery=at_least_once.",
+                "It names the query for good, and its progress is kept under it. "
+                + (f"(1) {own} (2) Or ask for delivery=at_least_once." if may_double else own),
             )
         if self.exactly_once:
             check_prefix(self.prefix)

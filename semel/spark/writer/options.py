@@ -37,7 +37,7 @@ class WriterOptions:
         options.pop(_NAME, None)
         text = options.pop(_VERSION, None)
         version = None if text is None else int(read_value(_VERSION, text, Setting(int)))
-        sink = SinkOptions.parse(options)
+        sink = SinkOptions.parse(options, may_double=False)
         if not sink.exactly_once:
             raise Unsupported(
                 'delivery=at_least_once is an option of KafkaSink, and format("semel") writes exactly once. Nothing was'

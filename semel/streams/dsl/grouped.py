@@ -8,20 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from semel.errors import ConfigError
 from semel.serdes.serde import Serde, check_serde
-from semel.streams.dsl.refused import later
+from semel.streams.dsl.aggregated import aggregated, check_merger, check_windows
+from semel.streams.dsl.cogrouped import Aggregator, CogroupedStream
 from semel.streams.dsl.suppressed import EmitStrategy
 from semel.streams.dsl.table import Table
 from semel.streams.nodes.folds import Columns, Count, Fold
 from semel.streams.nodes.function_fold import Python
-from semel.streams.nodes.keyed_windows import KeyedAggregate
-from semel.streams.nodes.stateful import Aggregate
-from semel.streams.nodes.tables.old_values import OldValues
-from semel.streams.nodes.tables.view import StoreView
-from semel.streams.state.state_store import StoreSpec
-from semel.streams.topology.topology import Node, Operator
-from semel.streams.windows.kind import WindowKind, Windows, WindowsOfKey
-from semel.streams.windows.session_windows import SessionWindows
-from semel.streams.windows.time_windows import TimeWindows
+from semel.streams.topology.topology import Node
+from semel.streams.windows.kind import WindowKind
 
 if TYPE_CHECKING:
     from semel.streams.dsl.stream import Stream
@@ -41,12 +35,14 @@ class GroupedStream:
 
     def windowed(self, windows: WindowKind) -> WindowedStream:
         """Group by windows of time, too."""
-        if not isinstance(windows, WindowKind):
-            raise ConfigError(
-                f"{windows!r} is no windows. Nothing was read. Give what a function of semel.streams.windows makes.",
-                tag="WRONG_VALUE",
-            )
+        check_windows(windows)
         return WindowedStream(self.stream, self.name, windows)
+
+    def cogroup(self, aggregator: Aggregator) -> CogroupedStream:
+        """Begin an aggregation of several streams into one table. ``aggregator(key, value, aggregate)`` is called for
+        the records of this one.
+        """
+        return CogroupedStream().cogroup(self, aggregator)
 
     def count(self, name: str | None = None, *, named: str | None = None) -> Table:
         """Count the records of each group. ``name`` names the store, and ``named`` the node."""
@@ -76,12 +72,7 @@ class GroupedStream:
                 ' aggregate(dict, function) or aggregate(total=("sum", "amount")).',
                 tag="TOPOLOGY",
             )
-        if isinstance(self.windows, SessionWindows) and merger is None:
-            raise ConfigError(
-                "sessions are merged, and aggregate() has no merger. Nothing was read. Give"
-                " aggregate(initializer, aggregator, merger=function): it gets the key and two aggregates.",
-                tag="TOPOLOGY",
-            )
+        check_merger(self.windows, merger)
         return self._by_record((name, named), "AGGREGATE", aggregator, initializer, value, merger)
 
     def reduce(self, reducer: Callable[[Any, Any], Any], name: str | None = None, *, named: str | None = None) -> Table:
@@ -109,47 +100,32 @@ class GroupedStream:
         named = store or topology.name(f"KSTREAM-{kind}-STATE-STORE-")
         name = topology.name(f"KSTREAM-{kind}-", node_name)
         folding = fold(name)
-        stream = self.stream
-        if stream.rekeyed:
-            stream = stream._repartitioned(
-                self.name or named, numbers=None if isinstance(folding, Python) else folding.needs
-            )
-        holds = f"{folding.holds} by key ({stream.key or 'bytes'})"
-        if self.windows:
-            spec = StoreSpec(
-                named, self.windows.retention_ms, f"{holds} and {self.windows.in_words}", self.windows.store_keys
-            )
-        else:
-            spec = StoreSpec(named, holds=holds)
-        old = OldValues()
-        operate: Operator
-        if isinstance(self.windows, WindowsOfKey):
-            operate = KeyedAggregate(
-                name, spec, folding, stream.key, self.windows, topology.dropped, topology.caching, old
-            )
-        else:
-            assert self.windows is None or isinstance(self.windows, Windows)
-            operate = Aggregate(
-                name, spec, folding, stream.key, self.windows, topology.dropped, topology.caching, old, self.on_close
-            )
         by_record = isinstance(folding, Python)
-        node = topology.add(Node(name, (stream.node,), operate, (spec,), by_record=by_record))
-        view = StoreView(spec, stream.key, folding.columns)
-        return Table(topology, node, stream.key, value, spec, folding.columns, view, old, self.windows)
+        before = self.together(named, None if by_record else folding.needs)
+        return aggregated(
+            topology,
+            (before,),
+            (named, name),
+            folding,
+            (self.stream.key, value),
+            self.windows,
+            on_close=self.on_close,
+            by_record=by_record,
+        )
+
+    def together(self, store: str, numbers: tuple[str, ...] | None = None) -> Node:
+        """Return the node after which equal keys are in one partition. A repartition topic has the name of the
+        ``store`` unless it is named, and of values these columns of ``numbers`` alone.
+        """
+        if not self.stream.rekeyed:
+            return self.stream.node
+        return self.stream._repartitioned(self.name or store, numbers=numbers).node
 
 
 class WindowedStream(GroupedStream):
     """Records by key and window, to be aggregated."""
 
     def emit_strategy(self, strategy: EmitStrategy) -> WindowedStream:
-        """Choose whether a window's results are handed on with each update, or once, when it has closed.
-
-        Raises :class:`Unsupported` for the latter with sessions and sliding windows.
-        """
+        """Choose whether a window's results are handed on with each update, or once, when it has closed."""
         on_close = EmitStrategy(strategy) is EmitStrategy.ON_WINDOW_CLOSE
-        if on_close and not isinstance(self.windows, TimeWindows):
-            raise later(
-                "EmitStrategy.ON_WINDOW_CLOSE of sessions and sliding windows",
-                "Use suppress(Suppressed.until_window_closes())",
-            )
         return replace(self, on_close=on_close)

@@ -12,6 +12,7 @@ from typing import Any
 
 from semel.errors import ConfigError
 from semel.serdes.serde import Serde, check_serde
+from semel.streams.dsl.global_table import GlobalTable, join_global
 from semel.streams.dsl.grouped import GroupedStream
 from semel.streams.dsl.joins import Joiner, JoinKind, join_streams, join_table
 from semel.streams.dsl.refused import later
@@ -27,6 +28,9 @@ from semel.streams.topology.topology import Node, Sink, check_topic
 from semel.streams.windows.join_windows import JoinWindows
 
 __all__ = ["Stream"]
+
+#: A function of a record that returns a key of a global table.
+KeySelector = Callable[[Record], Any] | None
 
 
 @dataclass(frozen=True)
@@ -92,10 +96,11 @@ class Stream(StatelessWords):
 
     def join(
         self,
-        other: Stream | Table,
+        other: Stream | Table | GlobalTable,
         joiner: Joiner = None,
         windows: JoinWindows | None = None,
         *,
+        key_selector: KeySelector = None,
         value: Serde = "json",
         name: str | None = None,
         named: str | None = None,
@@ -105,16 +110,19 @@ class Stream(StatelessWords):
 
         ``joiner`` gets both values. Without it, rows have the column ``table_value`` or ``other_value``, for
         ``map_batches``. ``name`` names the stores of a join of two streams, and ``named`` its nodes and repartition
-        topics.
+        topics. With a global table, ``key_selector`` returns the table's key for a record.
         """
+        if isinstance(other, GlobalTable):
+            return join_global(self, other, key_selector, joiner, value, left=False, named=named)
         return self._join(other, joiner, windows, value, (name, named), JoinKind())
 
     def left_join(
         self,
-        other: Stream | Table,
+        other: Stream | Table | GlobalTable,
         joiner: Joiner = None,
         windows: JoinWindows | None = None,
         *,
+        key_selector: KeySelector = None,
         value: Serde = "json",
         name: str | None = None,
         named: str | None = None,
@@ -122,6 +130,8 @@ class Stream(StatelessWords):
         """Join as :meth:`join` does, but keep records without a partner, with None in its place. With a stream, they
         are handed on once their window has closed.
         """
+        if isinstance(other, GlobalTable):
+            return join_global(self, other, key_selector, joiner, value, left=True, named=named)
         return self._join(other, joiner, windows, value, (name, named), JoinKind(left=True))
 
     def outer_join(

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from semel.errors import ConfigError
 from semel.serdes.serde import Serde, check_serde
+from semel.streams.dsl.foreign_join import join_by_foreign_key
 from semel.streams.dsl.grouped_table import GroupedTable, regrouped
 from semel.streams.dsl.refused import later
 from semel.streams.dsl.suppressed import Suppressed
@@ -17,6 +18,7 @@ from semel.streams.dsl.table_joins import join_tables
 from semel.streams.nodes.folds import Entries
 from semel.streams.nodes.stateful import TableSource, value_reader
 from semel.streams.nodes.suppress import Suppress, ValueForm
+from semel.streams.nodes.tables.foreign_join import ForeignKeyExtractor
 from semel.streams.nodes.tables.join import TableJoiner
 from semel.streams.nodes.tables.old_values import OldValues
 from semel.streams.nodes.tables.values import (
@@ -163,23 +165,61 @@ class Table:
                 " Suppressed.until_time_limit(...), or put windowed() before the aggregation.",
                 tag="TOPOLOGY",
             )
-        windows = self.windows if suppressed.limit_ms is None else None
-        if windows is None and self.windows is not None:
-            raise later("a time limit for windows", "Use Suppressed.until_window_closes()")
-        wait = windows.close_ms if windows is not None else suppressed.limit_ms or 0
+        until_close = suppressed.limit_ms is None
+        wait = self.windows.close_ms if until_close and self.windows else suppressed.limit_ms or 0
         form = ValueForm(self.value, {column: array.type for column, array in self.read([]).items()})
         spec = StoreSpec(store, holds=f"updates that wait {wait} ms ({self.spec.holds})")
-        operate = Suppress(node, spec, self.key, form, windows, wait, suppressed.max_records)
+        operate = Suppress(node, spec, self.key, form, self.windows, until_close, wait, suppressed.max_records)
         node_after = topology.add(Node(node, (self.node,), operate, (spec,)))
         return replace(self, node=node_after, view=None, old=OldValues())
 
-    def join(self, other: Table, joiner: TableJoiner, *, value: Serde = "json") -> Table:
-        """Join the values of keys that both tables have. ``joiner`` gets both values."""
-        return join_tables(self, other, joiner, value, left=False, right=False)
+    def join(
+        self,
+        other: Table,
+        joiner: TableJoiner,
+        *,
+        foreign_key_extractor: ForeignKeyExtractor | None = None,
+        value: Serde = "json",
+        name: str | None = None,
+        named: str | None = None,
+    ) -> Table:
+        """Join the values of keys that both tables have. ``joiner`` gets both values.
 
-    def left_join(self, other: Table, joiner: TableJoiner, *, value: Serde = "json") -> Table:
-        """Join the values of this table's keys. ``joiner`` gets both values, the second one None if it is missing."""
-        return join_tables(self, other, joiner, value, left=True, right=False)
+        With ``foreign_key_extractor``, a function of a record that returns a key of the other table, each of this
+        table's values is joined with the other's of that key. ``name`` names the store of the result then, and
+        ``named`` its nodes, topics and the other store.
+        """
+        return self._join(other, joiner, foreign_key_extractor, value, (name, named), left=False)
+
+    def left_join(
+        self,
+        other: Table,
+        joiner: TableJoiner,
+        *,
+        foreign_key_extractor: ForeignKeyExtractor | None = None,
+        value: Serde = "json",
+        name: str | None = None,
+        named: str | None = None,
+    ) -> Table:
+        """Join as :meth:`join` does, but keep all of this table's keys: ``joiner`` gets None for what is missing."""
+        return self._join(other, joiner, foreign_key_extractor, value, (name, named), left=True)
+
+    def _join(
+        self,
+        other: Table,
+        joiner: TableJoiner,
+        extractor: ForeignKeyExtractor | None,
+        value: Serde,
+        names: tuple[str | None, str | None],
+        *,
+        left: bool,
+    ) -> Table:
+        if extractor is not None:
+            name, named = names
+            return join_by_foreign_key(self, other, extractor, joiner, value, left=left, name=name, named=named)
+        if any(names):
+            raise later("a name for a join of tables by their keys", "Leave it out")
+        return join_tables(self, other, joiner, value, left=left, right=False)
 
     def outer_join(self, other: Table, joiner: TableJoiner, *, value: Serde = "json") -> Table:
         """Join the values of keys that one of the tables has. ``joiner`` gets both values, or None for one of them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,27 +43,28 @@ class Python:
         """Call the function for each record, in their order. After a deletion the next record begins again."""
         states = to_python(self.columns(before)["value"], self._made)
         times = [-1 if entry is None else number(entry) for entry in before]
-        for record, group in zip(records(groups.rows, *self._given), groups.of_row.tolist(), strict=True):
+        for (record, function), group in zip(self._calls(groups.rows), groups.of_row.tolist(), strict=True):
             there = states[group] is not None
             times[group] = max(times[group], record.timestamp) if there else record.timestamp
-            states[group] = self._next(record, states[group])
+            states[group] = self._next(record, function, states[group])
         latest = np.array(times, np.int64)
         made = returned(states, self._made, self._name, lambda at: place(groups.rows, groups.last_row(at)))
         values = encode(made, self._made).to_pylist()
         stamps = items(latest.astype(">i8"))
         return [None if value is None else stamps[at] + value for at, value in enumerate(values)], latest
 
-    def _next(self, record: Record, state: Any) -> Any:
+    def _calls(self, rows: Any) -> Iterable[tuple[Record, Callable[..., Any]]]:
+        """Return the records, and the function for each."""
+        return ((record, self._function) for record in records(rows, *self._given))
+
+    def _next(self, record: Record, function: Callable[..., Any], state: Any) -> Any:
         if state is None:
             if self._initial is None:
                 return record.value
             state = calling(self._initial, self._name, record)
-        return calling(self._step, self._name, record, record, state)
-
-    def _step(self, record: Record, state: Any) -> Any:
         if self._initial is None:
-            return self._function(state, record.value)
-        return self._function(record.key, record.value, state)
+            return calling(function, self._name, record, state, record.value)
+        return calling(function, self._name, record, record.key, record.value, state)
 
     def columns(self, entries: Entries) -> dict[str, Any]:
         """Return the column ``value``."""
@@ -72,8 +73,7 @@ class Python:
 
     def steps(self, rows: Any) -> FoldSteps:
         """Call the function for single rows."""
-        given = list(records(rows, *self._given))
-        return _PythonSteps(self._name, self._function, self._initial, self._merger, given)
+        return _PythonSteps(self._name, self._initial, self._merger, list(self._calls(rows)))
 
     def states(self, entries: Entries) -> list[Any]:
         """Return the Python values of entries."""
@@ -91,22 +91,22 @@ class _PythonSteps:
 
     at = 0
 
-    def __init__(self, name: str, function: Any, initial: Any, merger: Any, rows: list[Record]) -> None:
-        self._name, self._function, self._initial, self._merger, self._rows = name, function, initial, merger, rows
+    def __init__(self, name: str, initial: Any, merger: Any, calls: list[tuple[Record, Callable[..., Any]]]) -> None:
+        self._name, self._initial, self._merger, self._calls = name, initial, merger, calls
 
     def initial(self) -> Any:
         return None if self._initial is None else self._calling(self._initial)
 
     def add(self, state: Any) -> Any:
-        record = self._rows[self.at]
+        record, function = self._calls[self.at]
         if self._initial is not None:
-            return self._calling(self._function, record.key, record.value, state)
-        return record.value if state is None else self._calling(self._function, state, record.value)
+            return self._calling(function, record.key, record.value, state)
+        return record.value if state is None else self._calling(function, state, record.value)
 
     def merge(self, one: Any, other: Any) -> Any:
         if self._initial is not None:
-            return self._calling(self._merger, self._rows[self.at].key, one, other)
-        return other if one is None else self._calling(self._function, one, other)
+            return self._calling(self._merger, self._calls[self.at][0].key, one, other)
+        return other if one is None else self._calling(self._calls[self.at][1], one, other)
 
     def _calling(self, function: Any, *arguments: Any) -> Any:
-        return calling(function, self._name, self._rows[self.at], *arguments)
+        return calling(function, self._name, self._calls[self.at][0], *arguments)

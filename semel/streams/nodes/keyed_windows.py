@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -12,8 +12,10 @@ import pyarrow as pa
 
 from semel.serdes.serde import Serde, decode, encode
 from semel.streams.dropped import DroppedRecords
+from semel.streams.nodes.closing import ClosedWindow, Closing
 from semel.streams.nodes.folds import Fold
 from semel.streams.nodes.stateless import without_nulls
+from semel.streams.nodes.stream_time import GroupTimes, stream_times
 from semel.streams.nodes.tables.old_values import OLD, OldValues
 from semel.streams.rows import times, timestamps
 from semel.streams.state.state_store import StateStore, StoreSpec, number
@@ -24,6 +26,8 @@ __all__ = ["KeyedAggregate"]
 
 #: Start, end, aggregate and time of a window.
 _Window = tuple[int, int, Any, int]
+#: What is handed on: place in the store, key, start, end, aggregate, time, entry before, and the row it was made at.
+_Row = tuple[bytes, bytes, int, int, Any, int, bytes | None, int]
 
 
 @dataclass
@@ -39,11 +43,13 @@ class _Batch:
     old: bool
     #: The entries of windows that were there before the batch.
     before: dict[bytes, bytes] = field(default_factory=dict)
-    rows: list[tuple[bytes, bytes, int, int, Any, int, bytes | None, int]] = field(default_factory=list)
+    rows: list[_Row] = field(default_factory=list)
     #: The row that is worked on.
     at: int = 0
     changed: dict[bytes, tuple[Any, int]] = field(default_factory=dict)
     names: RecordKeys = field(init=False)
+    #: The windows that are to close, if they are handed on then.
+    closing: Closing | None = None
 
     def __post_init__(self) -> None:
         self.names = self.kind.store_keys
@@ -105,6 +111,9 @@ class _Key:
             self.there[name] = (start, end, state, time)
         batch.newest = max(batch.newest, end if session else start)
         batch.changed[name] = (state, time)
+        if batch.closing is not None:
+            batch.closing.add(name, self.key, start, end)
+            return
         before = batch.fold.entries([old], [0])[0] if batch.old else None  # a function may change it later
         row_time = time if row_time is None else row_time
         batch.rows.append((name, self.key, start, end, state, row_time, before, batch.at))
@@ -122,6 +131,10 @@ class KeyedAggregate:
     dropped: DroppedRecords
     caching: bool
     old: OldValues
+    #: The stream times of groups of rows. None: there is one, the store's.
+    group_times: GroupTimes | None = None
+    #: Whether windows are handed on once, when they have closed.
+    on_close: bool = False
     _newest: WeakKeyDictionary[StateStore, int] = field(default_factory=WeakKeyDictionary)
 
     def __call__(self, rows: Any, stores: Mapping[str, StateStore]) -> Any:
@@ -131,20 +144,37 @@ class KeyedAggregate:
         store = stores[self.spec.name]
         batch = _Batch(store, self.windows, self.fold, self._newest_bound(store), self.old.sent)
         steps, states, late = self.fold.steps(rows), dict[bytes, _Key](), 0
-        for at, (key, time) in enumerate(
-            zip(encode(rows["key"], self.key).to_pylist(), times(rows).tolist(), strict=True)
-        ):
+        if self.on_close and rows.num_rows:
+            batch.closing = Closing(self.windows, store, int(times(rows).max()))
+        keys, time_of = encode(rows["key"], self.key).to_pylist(), times(rows)
+        now_at = stream_times(time_of, store.stream_time)
+        if self.group_times is not None:
+            now_at = self.group_times.at(rows, time_of, stores)
+        for at, (key, time, now) in enumerate(zip(keys, time_of.tolist(), now_at.tolist(), strict=True)):
             steps.at = batch.at = at
             state = states.get(key)
             if state is None:
                 state = states[key] = _Key(batch, key, batch.read(key))
-            now = max(store.stream_time, time)
             late += not self.windows.take(state, time, now, steps)
             store.saw(time)
+            if batch.closing is not None:
+                batch.rows += self._closed(batch, batch.closing.until(now))
         batch.write()
         self._newest[store] = batch.newest
         self.dropped.count(self.name, late, "late rows")
         return self._handed_on(batch, rows)
+
+    def _closed(self, batch: _Batch, windows: list[ClosedWindow]) -> Iterator[_Row]:
+        """Yield the rows of windows that have closed, if they are still there."""
+        for one in windows:
+            entry = one.entry
+            state, time = batch.changed.get(one.name) or (None if entry is None else self.fold.states([entry])[0], 0)
+            if state is None:
+                continue
+            if one.name not in batch.changed and entry is not None:
+                time = number(entry)
+            session = isinstance(batch.names, SessionKeys)
+            yield one.name, one.key, one.start, one.end, state, one.end if session else time, None, batch.at
 
     def _newest_bound(self, store: StateStore) -> int:
         """Return the newest bound of a window. After a restart it is read from the store."""
@@ -157,7 +187,7 @@ class KeyedAggregate:
 
     def _handed_on(self, batch: _Batch, given: Any) -> Any:
         rows = batch.rows
-        if self.caching:
+        if self.caching and not self.on_close:
             last = {row[0]: row for row in rows}
             rows = [
                 (*row[:6], batch.before.get(name), row[7])
@@ -168,7 +198,7 @@ class KeyedAggregate:
         at = [row[5] for row in rows]
         old = {OLD: self.fold.columns([row[6] for row in rows])["value"]} if self.old.sent else {}
         headers = {}
-        if "headers" in given.schema.names and self.windows.keeps_headers:
+        if "headers" in given.schema.names and (self.on_close or self.windows.keeps_headers):
             headers["headers"] = given["headers"].take(pa.array([row[7] for row in rows], pa.int64()))
         return pa.RecordBatch.from_pydict(
             {

@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semel.errors import ConfigError
 from semel.serdes.serde import Serde, decode, encode, to_python
 from semel.streams.dropped import DroppedRecords
 from semel.streams.nodes.folds import Entries, Fold, Groups
-from semel.streams.nodes.stateless import without_nulls
+from semel.streams.nodes.stateless import check_columns, without_nulls
+from semel.streams.nodes.stream_time import GroupTimes, stream_times
 from semel.streams.nodes.tables.old_values import OLD, OldValues, previous_values
 from semel.streams.nodes.tables.view import View
 from semel.streams.rows import (
@@ -57,6 +57,8 @@ class Aggregate:
     old: OldValues
     #: Whether windows are handed on once, when they have closed.
     on_close: bool = False
+    #: The stream times of groups of rows. None: there is one, the store's.
+    group_times: GroupTimes | None = None
 
     def __call__(self, rows: Any, stores: Mapping[str, StateStore]) -> Any:
         """One row for each group: key, window, what the fold says, timestamp. One for each update without caching."""
@@ -64,11 +66,11 @@ class Aggregate:
         if self.on_close:
             store = stores[self.spec.name]
             before = store.stream_time
-            self._updates(rows, store)
+            self._updates(rows, stores)
             return self._closed(rows, store, before)
         if self.caching or rows.num_rows < 2:
-            return self._updates(rows, stores[self.spec.name])
-        return joined_batches([self._updates(row, stores[self.spec.name]) for row in one_by_one(rows)])
+            return self._updates(rows, stores)
+        return joined_batches([self._updates(row, stores) for row in one_by_one(rows)])
 
     def _closed(self, rows: Any, store: StateStore, before: int) -> Any:
         """Return the windows that these rows have closed since this stream time, in the order of their start. Each has
@@ -94,12 +96,14 @@ class Aggregate:
             }
         )
 
-    def _updates(self, rows: Any, store: StateStore) -> Any:
-        time = times(rows)
+    def _updates(self, rows: Any, stores: Mapping[str, StateStore]) -> Any:
+        time, store = times(rows), stores[self.spec.name]
         keys = encode(rows["key"], self.key)
         starts = ends = np.zeros(len(time), np.int64)
         if self.windows is not None:
-            kept, starts, ends = self._open_windows(self.windows, time, store)
+            times_of = self.group_times
+            now = stream_times(time, store.stream_time) if times_of is None else times_of.at(rows, time, stores)
+            kept, starts, ends = self._open_windows(self.windows, time, now)
             rows, keys, time = rows.take(pa.array(kept)), keys.take(pa.array(kept)), time[kept]
         if len(time):
             store.saw(int(time.max()))
@@ -145,19 +149,12 @@ class Aggregate:
         return [self.fold.entries([self.fold.steps(rows).initial()], [0])[0] if one is None else one for one in before]
 
     def _wanted(self, rows: Any) -> Any:
-        missing = {"key", *self.fold.needs} - set(rows.schema.names)
-        if missing:
-            raise ConfigError(
-                f"{self.name} needs the columns {', '.join(sorted(missing))}, and the rows have"
-                f" {', '.join(rows.schema.names)}. Nothing of this transaction is visible. Make them in map_batches.",
-                tag="NO_COLUMN",
-            )
+        check_columns(rows, ("key", *self.fold.needs), self.name)
         # Kafka Streams' windows take values of null, and its other aggregations do not
         needed = ("key", "value") if self.windows is None else ("key",)
         return without_nulls(rows, needed, self.name, self.dropped)
 
-    def _open_windows(self, windows: Windows, time: Any, store: StateStore) -> tuple[Any, Any, Any]:
-        now = np.maximum.accumulate(np.maximum(time, store.stream_time))
+    def _open_windows(self, windows: Windows, time: Any, now: Any) -> tuple[Any, Any, Any]:
         kept, starts, ends = windows.assign(time)
         in_time = windows.takes(ends, now[kept])
         self.dropped.count(self.name, len(time) - len(np.unique(kept[in_time])), "late rows")

@@ -6,7 +6,7 @@ slow, easy way: they cost about a microsecond of Python for each record, and mor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial, reduce
 from typing import Any
 
@@ -23,8 +23,10 @@ from semel.streams.topology.topology import Operator
 from semel.streams.windows.keys import WindowKeys
 
 __all__ = [
+    "TARGET",
     "branch_child",
     "branching",
+    "check_columns",
     "choosing",
     "filtering",
     "flat_mapping",
@@ -43,6 +45,8 @@ __all__ = [
 ]
 
 _BRANCH = "__branch"
+#: The column of the partitions that rows are written to, where a node chooses them.
+TARGET = "__target"
 
 
 def map_batch(function: Callable[[pa.RecordBatch], Any], name: str) -> Operator:
@@ -173,6 +177,17 @@ def choosing(function: Callable[[Record], str], name: str, given: tuple[Serde, S
         return found
 
     return choose
+
+
+def check_columns(rows: Any, columns: Iterable[str], name: str) -> None:
+    """Raise :class:`ConfigError` for rows that lack one of these columns."""
+    missing = set(columns) - set(rows.schema.names)
+    if missing:
+        raise ConfigError(
+            f"{name} needs the columns {', '.join(sorted(missing))}, and the rows have {', '.join(rows.schema.names)}."
+            " Nothing of this transaction is visible. Make them in map_batches.",
+            tag="NO_COLUMN",
+        )
 
 
 def without_nulls(rows: Any, columns: Sequence[str], name: str, dropped: DroppedRecords) -> Any:
@@ -310,8 +325,8 @@ def _place(rows: Any) -> str:
 
 
 def to_records(rows: Any, key: Serde, value: Serde, window_keys: WindowKeys) -> Any:
-    """Return rows as records: columns key, value, timestamp, and headers if there are some. A window is in the key, as
-    in Kafka Streams. Rows without a value get their other columns, as JSON.
+    """Return rows as records: columns key, value, timestamp, and headers and partitions if there are some. A window is
+    in the key, as in Kafka Streams. Rows without a value get their other columns, as JSON.
     """
     names = rows.schema.names
     keys = encode(rows["key"], key) if "key" in names else pa.nulls(rows.num_rows, pa.binary())
@@ -324,6 +339,8 @@ def to_records(rows: Any, key: Serde, value: Serde, window_keys: WindowKeys) -> 
     columns = {"key": keys, "value": encode(values, value if "value" in names else "json"), "timestamp": time}
     if "headers" in names:
         columns["headers"] = rows["headers"]
+    if TARGET in names:
+        columns["partition"] = rows[TARGET]
     return pa.RecordBatch.from_pydict(columns)
 
 

@@ -73,7 +73,7 @@ class _Waiting:
 
 @dataclass(frozen=True)
 class Suppress:
-    """Lets updates wait for ``wait_ms``: from the end of their window, or without ``windows`` from their own time.
+    """Lets updates wait for ``wait_ms``: from the end of their window with ``until_close``, else from their own time.
 
     With ``most`` updates the oldest ones go before their time.
     """
@@ -83,6 +83,7 @@ class Suppress:
     key: Serde
     form: ValueForm
     windows: WindowKind | None
+    until_close: bool
     wait_ms: int
     most: int | None
     _waiting: WeakKeyDictionary[StateStore, _Waiting] = field(default_factory=WeakKeyDictionary)
@@ -110,13 +111,13 @@ class Suppress:
             store.saw(time)
             there = (0 if value is None else _VALUE) | (_HEADERS if packed else 0)
             entry = _stamp(time) + _HEAD.pack(len(key), start, end, there) + key + packed + (value or b"")
-            self._put(store, waiting, name, end if self.windows else time, entry)
+            self._put(store, waiting, name, end if self.until_close else time, entry)
             made += self._due(store, waiting)
         return self._rows(made)
 
     def _put(self, store: StateStore, waiting: _Waiting, name: bytes, time: int, entry: bytes) -> None:
         """Let an update wait, in the place of an earlier one of its key."""
-        if self.windows is None:
+        if not self.until_close:
             (place,) = store.get([_PLACE + name])
             if place is None:
                 store.put([_PLACE + name], [_stamp(time)])
@@ -143,7 +144,7 @@ class Suppress:
             found.append((name, entry))
         for name, _ in found:
             store.delete(name, store.stream_time)
-            if self.windows is None:
+            if not self.until_close:
                 store.delete(_PLACE + name[1 + _WORD :], store.stream_time)
         if waiting.earliest == _NEVER:
             waiting.first = _PLACE
@@ -151,7 +152,7 @@ class Suppress:
         return [entry for _, entry in found]
 
     def _rows(self, entries: list[bytes]) -> Any:
-        updates = [one for one in map(_parsed, entries) if self.windows is None or one[3] is not None]
+        updates = [one for one in map(_parsed, entries) if not self.until_close or one[3] is not None]
         keys, starts, ends = ([one[at] for one in updates] for at in range(3))
         bounds = {} if self.windows is None else {"window_start": timestamps(starts), "window_end": timestamps(ends)}
         headers = [one[5] for one in updates]

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 from semel.errors import ConfigError, DataLoss
 from semel.read.data_loss import newest_ends
@@ -23,7 +24,7 @@ from semel.wire.api.offsets import EARLIEST, list_offsets
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
 
-__all__ = ["restore"]
+__all__ = ["read_ranges", "restore"]
 
 log = logging.getLogger("semel.streams")
 
@@ -115,16 +116,26 @@ def _unbelievable(there: Position, topic_id: str, begin: int, end: int) -> str:
 
 
 def _read(client: Client, ranges: list[Range], stores: Mapping[TopicPartition, StateStore]) -> int:
-    count = 0
     ids = {one.topic: one.topic_id for one in ranges}
+
+    def take(partition: TopicPartition, rows: Any, position: int) -> None:
+        stores[partition].restore(rows, ids[partition[0]], position)
+
+    count = read_ranges(client, ranges, take)
+    for one in ranges:
+        stores[one.topic_partition].apply(one.topic_id, one.end)  # also after markers and aborted rows
+    return count
+
+
+def read_ranges(client: Client, ranges: list[Range], take: Callable[[TopicPartition, Any, int], None]) -> int:
+    """Give the committed rows of all ranges to ``take``, with their partition and the position after them. Return how
+    many there were.
+    """
+    count = 0
     with Reader(client, ranges, read_committed=True, advice="reset the application") as reader:
         for taken in reader.answers():
             for rows in taken:
-                topic, index = rows.part.range.topic_partition
-                store = stores[topic, index]
                 for batch, position in rows.decode(headers=False, max_rows=_BATCH):
-                    store.restore(batch, ids[topic], position)
+                    take(rows.part.range.topic_partition, batch, position)
                     count += batch.num_rows
-    for one in ranges:
-        stores[one.topic_partition].apply(one.topic_id, one.end)  # also after markers and aborted rows
     return count

@@ -14,7 +14,8 @@ def mermaid(topology: Topology) -> str:
     """Return the text of the flowchart. Raise :class:`ConfigError` for a topology that reads nothing."""
     parts = topology.sub_topologies()
     ends = [node for part in parts for node in part.nodes if isinstance(node, Source | Sink)]
-    topics = {topic: f"topic{number}" for number, topic in enumerate(dict.fromkeys(node.topic for node in ends))}
+    names = dict.fromkeys([*(node.topic for node in ends), *(one.topic for one in topology.globals)])
+    topics = {topic: f"topic{number}" for number, topic in enumerate(names)}
     steps = {node.name: f"step{number}" for number, node in enumerate(topology.nodes)}
     stores = {name: f"store{at}" for at, name in enumerate(spec.name for part in parts for spec in part.stores)}
     lines = [
@@ -26,6 +27,10 @@ def mermaid(topology: Topology) -> str:
         lines += [f'        {steps[node.name]}["{_label(node.name)}"]' for node in part.nodes]
         lines += [f'        {stores[spec.name]}(["{_label(spec.name)}"])' for spec in part.stores]
         lines.append("    end")
+    for at, one in enumerate(topology.globals):
+        lines.append(f'    global{at}(["{_label(one.spec.name)}: in each worker"])')
+        lines.append(f"    {topics[one.topic]} --> global{at}")
+        lines += [f"    {steps[node.name]} -.- global{at}" for node in topology.nodes if node.reads_global is one.spec]
     for node in topology.nodes:
         step = steps[node.name]
         lines += [f"    {steps[parent.name]} --> {step}" for parent in node.parents]

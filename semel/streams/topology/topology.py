@@ -23,6 +23,7 @@ from semel.streams.windows.keys import BY_START, WindowKeys
 __all__ = [
     "EXTRACTORS",
     "Extractor",
+    "GlobalSource",
     "Node",
     "Operator",
     "Sink",
@@ -97,6 +98,8 @@ class Node:
     stores: tuple[StoreSpec, ...] = ()
     children: list[Node] = field(default_factory=list)
     supply: Callable[[], TaskOperator] | None = None
+    #: Makes its operator for the tasks of one partition.
+    of_partition: Callable[[int], Operator] | None = None
     #: Whether it calls a function for each record.
     by_record: bool = False
     #: Whether its rows have the keys of the rows that it was given.
@@ -105,6 +108,8 @@ class Node:
     keeps_origin: bool = False
     #: Whether it leaves its stores as they are.
     reads_only: bool = False
+    #: The store of a global table that it reads.
+    reads_global: StoreSpec | None = None
     builders: tuple[StoreBuilder, ...] = ()
 
 
@@ -138,6 +143,16 @@ class Sink(Node):
     choose: Callable[[Any], list[str]] | None = None
     #: How windows are written in the keys of rows that have some.
     window_keys: WindowKeys = BY_START
+
+
+@dataclass(frozen=True)
+class GlobalSource:
+    """A topic that each worker reads whole, into a store of its own. ``source`` and ``processor`` name its nodes."""
+
+    source: str
+    processor: str
+    topic: str
+    spec: StoreSpec
 
 
 @dataclass(frozen=True)
@@ -177,6 +192,7 @@ class Topology:
     def __init__(self, application_id: str) -> None:
         self.application_id = application_id
         self.nodes: list[Node] = []
+        self.globals: list[GlobalSource] = []
         self.dropped = DroppedRecords()
         #: Whether a batch hands on only the last update of a key, as Kafka Streams does with its cache.
         self.caching = True
@@ -201,14 +217,21 @@ class Topology:
                 f"two nodes are named {node.name!r}. Nothing was read. Give each a name of its own.", tag="TOPOLOGY"
             )
         for spec in node.stores:
-            self._check_store(spec, node)
+            self._check_store(spec, node.name)
         for parent in node.parents:
             parent.children.append(node)
         self.nodes.append(node)
         return node
 
+    def add_global(self, node: GlobalSource) -> None:
+        """Take in a topic that each worker reads whole."""
+        self._check_source(Source(node.source, topic=node.topic))
+        self._check_store(node.spec, node.processor)
+        self.globals.append(node)
+
     def _check_source(self, node: Source) -> None:
-        if not any(isinstance(one, Source) and self.topic(one) == self.topic(node) for one in self.nodes):
+        there = {self.topic(one) for one in self.nodes if isinstance(one, Source)}
+        if self.topic(node) not in there | {one.topic for one in self.globals}:
             return
         if node.internal:
             raise ConfigError(
@@ -222,11 +245,12 @@ class Topology:
             tag="TOPOLOGY",
         )
 
-    def _check_store(self, spec: StoreSpec, node: Node) -> None:
+    def _check_store(self, spec: StoreSpec, node: str) -> None:
         others = [other for one in self.nodes for other in one.stores if other.name == spec.name]
+        others += [one.spec for one in self.globals if one.spec.name == spec.name]
         if any(other is not spec for other in others):
             raise ConfigError(
-                f"two stores are named {spec.name!r}; the second one is that of {node.name}. Nothing was read. Give"
+                f"two stores are named {spec.name!r}; the second one is that of {node}. Nothing was read. Give"
                 " each a name of its own: it names the changelog topic.",
                 tag="TOPOLOGY",
             )
@@ -252,7 +276,7 @@ class Topology:
         return sorted(repartition + [self.changelog(spec.name) for one in self.sub_topologies() for spec in one.stores])
 
     def sub_topologies(self) -> list[SubTopology]:
-        """In Kafka Streams' order: by the name of the first source."""
+        """In Kafka Streams' order: by the name of the first source. Global tables have numbers, too, and no tasks."""
         if not any(isinstance(node, Source) for node in self.nodes):
             raise ConfigError(
                 f"application {self.application_id!r} reads nothing. Nothing was written. Begin with"
@@ -267,16 +291,23 @@ class Topology:
             touching = [group for group in groups if group & linked]
             groups = [group for group in groups if not group & linked] + [linked.union(*touching)]
         found = [[self.nodes[at] for at in sorted(group)] for group in groups]
-        found.sort(key=lambda nodes: min((node.name for node in nodes if isinstance(node, Source)), default="~"))
-        return [SubTopology(number, tuple(nodes), _joined(nodes)) for number, nodes in enumerate(found)]
+        found.sort(key=_first_source)
+        order = sorted([*map(_first_source, found), *(one.source for one in self.globals)])
+        return [SubTopology(order.index(_first_source(nodes)), tuple(nodes), _joined(nodes)) for nodes in found]
 
     def describe(self) -> str:
         """Return the topology as text, in Kafka Streams' form."""
+        parts = {one.number: one for one in self.sub_topologies()}
+        rest = iter(sorted(self.globals, key=lambda one: one.source))
         lines = ["Topologies:"]
-        for one in self.sub_topologies():
-            lines.append(f"   Sub-topology: {one.number}")
-            for node in one.nodes:
-                lines += _described(node)
+        for number in range(len(parts) + len(self.globals)):
+            if number in parts:
+                lines.append(f"   Sub-topology: {number}")
+                for node in parts[number].nodes:
+                    lines += _described(node)
+            else:
+                lines.append(f"   Sub-topology: {number} for global store (will not generate tasks)")
+                lines += _described_global(next(rest))
             lines.append("")
         return "\n".join(lines)
 
@@ -318,6 +349,20 @@ def _share(some: Iterable[StoreSpec], others: Iterable[StoreSpec]) -> bool:
 def _joined(nodes: list[Node]) -> bool:
     """Return whether each task needs the same partition of each topic: that is so with state."""
     return sum(isinstance(node, Source) for node in nodes) > 1 and any(node.stores for node in nodes)
+
+
+def _first_source(nodes: list[Node]) -> str:
+    return min((node.name for node in nodes if isinstance(node, Source)), default="~")
+
+
+def _described_global(one: GlobalSource) -> list[str]:
+    return [
+        f"    Source: {one.source} (topics: [{one.topic}])",
+        f"      --> {one.processor}",
+        f"    Processor: {one.processor} (stores: [{one.spec.name}])",
+        "      --> none",
+        f"      <-- {one.source}",
+    ]
 
 
 def _described(node: Node) -> list[str]:

@@ -51,6 +51,11 @@ class RecordKeys:
         ends = first.to_bytes(_TIME, "big"), (last + 1).to_bytes(_TIME, "big")
         return [(segment + ends[0], segment + ends[1]) for segment in segments]
 
+    def segments(self, first: int, last: int) -> tuple[bytes, bytes]:
+        """Return the range of a store with the segments from ``first`` to ``last``, of all keys."""
+        after = int.from_bytes(self._segment(last), "big") + 1
+        return self._segment(first), after.to_bytes(_TIME, "big")
+
     def in_changelog(self, stored: list[bytes]) -> list[bytes]:
         """Return the changelog's keys of a store's keys."""
         return [key[_TIME:] for key in stored]

@@ -36,7 +36,7 @@ _Arrived = dict[str, list[Any]]
 
 class Task:
     """Works on rows of its sources. ``output`` takes what its sinks write: a topic, and records in Arrow. ``refusal``
-    says why a topic would not take some. ``clock`` is the machine's, in milliseconds.
+    says why a topic would not take some. ``clock`` is the machine's, in milliseconds. Of ``global_stores`` it reads.
     """
 
     def __init__(
@@ -48,15 +48,20 @@ class Task:
         output: Callable[[str, Any], None],
         refusal: Refusal | None = None,
         clock: Callable[[], int] = now_ms,
+        global_stores: Mapping[str, StateStore] | None = None,
     ) -> None:
         self.id = f"{part.number}_{partition}"
         self.partition = partition
         self.stores = stores
+        self._readable = {**stores, **(global_stores or {})}
         self._topology = topology
         self._output = output
         self._nodes = {node.name: node for node in part.nodes}
         self._sources = {topology.topic(node): node for node in part.sources}
         self._own = {node.name: node.supply() for node in part.nodes if node.supply is not None}
+        self._of_partition = {
+            node.name: node.of_partition(partition) for node in part.nodes if node.of_partition is not None
+        }
         self._clock = clock
         self._order = RecordOrder.of(part.nodes)
         self._bad = BadRecords(topology, output, refusal)
@@ -203,18 +208,18 @@ class Task:
         if isinstance(node, Sink):
             self._sink(node, rows)
             return
-        operate = self._own.get(node.name, node.operate)
+        operate = self._own.get(node.name) or self._of_partition.get(node.name, node.operate)
         for piece in self._pieces(rows, apart=node.name in self._order.into):
             self._hand_on(node, piece if operate is None else self._operated(node, operate, piece), arrived)
 
     def _operated(self, node: Node, operate: Operator, rows: Any) -> Any:
         """Return what a node makes of rows, without those of records that are left out."""
         if not self._bad.handlers.works_on or node.name in self._own:
-            return operate(rows, self.stores)
+            return operate(rows, self._readable)
         before = [self._topology.dropped.mark()]
         before += [self.stores[spec.name].mark() for spec in node.stores if node.by_record]
         try:
-            return operate(rows, self.stores)
+            return operate(rows, self._readable)
         except ConfigError as error:
             if not self._bad.handles(error):
                 raise

@@ -40,7 +40,7 @@ class TaskAssignor:
         self, partitions: Mapping[str, int], members: Mapping[str, Subscription]
     ) -> Mapping[str, Collection[TopicPartition]]:
         """Return the partitions of each member. Called in the group's leader."""
-        counts = [max(partitions.get(name, 0) for name in names) for names in self._topics]
+        counts = [max((partitions.get(name, 0) for name in names), default=0) for names in self._topics]
         claims = {member: _read(subscription.user_data) for member, subscription in members.items()}
         return {
             member: [

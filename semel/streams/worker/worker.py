@@ -27,6 +27,7 @@ from semel.streams.settings import Settings
 from semel.streams.state.backend import DamagedStore
 from semel.streams.state.changelog import restore
 from semel.streams.state.folders import delete, opened, store_folder, task_ids
+from semel.streams.state.global_stores import GlobalStores
 from semel.streams.state.state_store import StateStore, StoreSpec
 from semel.streams.topics import check_partitions, prepare
 from semel.streams.topology.topology import SubTopology, Topology
@@ -89,7 +90,12 @@ class Worker:
         try:
             self._plan = prepare(self._client, self._topology, self._settings.replication_factor)
             self._paces = {part.number: pace_of(part, self._settings) for part in self._plan.parts.values()}
-            self._session = self._join()
+            self._globals = GlobalStores(self._client, self._topology, self._settings)
+            try:
+                self._session = self._join()
+            except BaseException:
+                self._globals.close()
+                raise
         except BaseException:
             self._client.close()
             raise
@@ -114,7 +120,8 @@ class Worker:
 
     def _assignor(self) -> TaskAssignor:
         parts = {part.number: part for part in self._plan.parts.values()}
-        topics = [[self._topology.topic(source) for source in parts[number].sources] for number in sorted(parts)]
+        sources = [parts[number].sources if number in parts else [] for number in range(max(parts) + 1)]
+        topics = [[self._topology.topic(source) for source in one] for one in sources]  # a global table has no tasks
         return TaskAssignor(topics, self._held)
 
     def _held(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
@@ -155,6 +162,7 @@ class Worker:
         due = (one.next_clock_ms for one in self.tasks)
         left = min([left, *((at - now_ms()) / 1000 for at in due if at is not None)])
         rows = self._session.poll(max(left, 0.0))
+        self._globals.refresh()
         check_partitions(self._client, self._topology, self._plan)
         if rows is not None:
             self._work(rows)
@@ -348,7 +356,8 @@ class Worker:
 
     def _new_task(self, part: SubTopology, index: int) -> Task:
         stores = {spec.name: self._open_store(spec, part, index) for spec in part.stores}
-        return Task(self._topology, part, index, stores, self._take_output, self._refusal)
+        seen = self._globals.stores
+        return Task(self._topology, part, index, stores, self._take_output, self._refusal, global_stores=seen)
 
     def _refusal(self, topic: str, rows: Any) -> ConfigError | None:
         """Return why a topic would not take one of these rows, or None."""
@@ -368,6 +377,7 @@ class Worker:
         self._session.abort(f"a store is damaged: {error}")
         self.abandoned()
         delete(error)
+        self._globals.throw_away(error)
 
     def close(self) -> None:
         """Abort what was not committed, close all tasks, and leave the group."""
@@ -375,6 +385,7 @@ class Worker:
             self._session.close()
         finally:
             self.abandoned()
+            self._globals.close()
             self._client.close()
 
 

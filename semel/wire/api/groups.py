@@ -1,25 +1,26 @@
-"""Consumer groups from outside: their names, all offsets of one, and commits to one without members."""
+"""Consumer groups: their names, all offsets of one, and commits of its members or, without members, of anybody."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafka.protocol.admin import ListGroupsRequest
-from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
+from kafka.protocol.consumer import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
 
 from semel.wire import error_codes
 from semel.wire.api.offsets import offset_rows
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
-from semel.wire.metadata import TopicPartition
+from semel.wire.metadata import TopicPartition, by_topic
 from semel.wire.target import GroupCoordinator
 
-__all__ = ["GroupOffset", "all_committed", "commit", "list_groups"]
+__all__ = ["GroupOffset", "all_committed", "commit", "delete_offsets", "list_groups"]
 
 #: The protocol types of consumer groups. A group with an empty type has only had offsets committed.
 _PROTOCOLS = ("consumer", "")
+_GROUP_ID_NOT_FOUND = 69
 
 
 class GroupOffset(NamedTuple):
@@ -77,15 +78,17 @@ def commit(
     deadline: Deadline | None = None,
     *,
     metadata: Mapping[TopicPartition, str] = MappingProxyType({}),
+    generation: int = -1,
+    member: str = "",
 ) -> None:
-    """Commit offsets outside of any transaction and membership, with the metadata of some of them. The broker refuses
-    if the group has members.
+    """Commit offsets outside of any transaction, with the metadata of some of them: as a member in its generation, or
+    without membership. The broker refuses a member of another generation, and others if the group has members.
     """
     make = OffsetCommitRequest.OffsetCommitRequestTopic
     request = OffsetCommitRequest(
         group_id=group,
-        generation_id_or_member_epoch=-1,
-        member_id="",
+        generation_id_or_member_epoch=generation,
+        member_id=member,
         group_instance_id=None,
         topics=offset_rows(make, make.OffsetCommitRequestPartition, offsets, metadata),
     )
@@ -97,4 +100,32 @@ def commit(
     if code:
         raise error_codes.error(
             "OffsetCommit", code, f"committing offsets of group {group!r}", "None of them may be committed."
+        )
+
+
+def delete_offsets(
+    client: Client, group: str, partitions: Collection[TopicPartition], deadline: Deadline | None = None
+) -> None:
+    """Delete a group's offsets of these partitions. A group that does not exist has none.
+
+    Raise :class:`~semel.errors.ConfigError` if members of the group read them.
+    """
+    make = OffsetDeleteRequest.OffsetDeleteRequestTopic
+    request = OffsetDeleteRequest(
+        group_id=group,
+        topics=[
+            make(name=name, partitions=[make.OffsetDeleteRequestPartition(partition_index=index) for index in indexes])
+            for name, indexes in by_topic(partitions).items()
+        ],
+    )
+
+    def worst(answer: Any) -> int:
+        rows = (one.error_code for topic in answer.topics for one in topic.partitions)
+        code = int(answer.error_code or next((one for one in rows if one), 0))
+        return 0 if code == _GROUP_ID_NOT_FOUND else code
+
+    code = worst(client.ask(GroupCoordinator(group), request, (0, 0), code=worst, deadline=deadline))
+    if code:
+        raise error_codes.error(
+            "OffsetDelete", code, f"deleting offsets of group {group!r}", "None of them may be deleted."
         )

@@ -5,11 +5,13 @@ passes on both.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
+from confluent_kafka import Consumer
 from pyspark.sql import SparkSession
 
 from semel.sandbox import Sandbox
@@ -17,6 +19,7 @@ from semel.testing.records import arrived
 from tests.connect.support.kafka_connect import kafka_connect
 from tests.connect.support.lines import STRING
 from tests.connect.support.rest import FILE_SOURCE, Rest, semel_connect
+from tests.support.other_client import produce
 from tests.support.waiting import wait_for
 
 
@@ -305,3 +308,80 @@ def test_names_with_blanks(rest: Rest) -> None:
     assert rest.ask("POST", "/connectors", {"name": name, "config": config})[0] == 201
     rest.wait_states(quote(name), "RUNNING", "RUNNING")
     assert rest.ask("GET", f"/connectors/{quote(name)}")[1]["name"] == name
+
+
+def test_a_sink_and_its_offsets(rest: Rest) -> None:
+    name, _ = rest.new()
+    out = rest.folder / f"{name}.out"
+    produce(rest.servers, name, [{"value": f"v{number}"} for number in range(3)])
+    config = {"connector.class": "FileStreamSinkConnector", "topics": name, "file": str(out)}
+    status, made = rest.ask("POST", "/connectors", {"name": name, "config": {**config, "topics.regex": "x"}})
+    assert (status, "are mutually exclusive options, but both are set" in made["message"]) == (400, True)
+    status, made = rest.ask("POST", "/connectors", {"name": name, "config": config})
+    assert (status, made["type"]) == (201, "sink")
+    rest.wait_states(name, "RUNNING", "RUNNING")
+    wait_for(lambda: out.exists() and out.read_text() == "v0\nv1\nv2\n", "3 lines", 60)
+    path, partition = f"/connectors/{name}/offsets", {"kafka_topic": name, "kafka_partition": 0}
+    rest.ask("PUT", f"/connectors/{name}/stop")
+    rest.wait_states(name, "STOPPED")
+    wait_for(
+        lambda: rest.ask("GET", path)[1] == {"offsets": [{"partition": partition, "offset": {"kafka_offset": 3}}]},
+        lambda: str(rest.ask("GET", path)),
+    )
+    change = {"offsets": [{"partition": partition, "offset": {"kafka_offset": "1"}}]}
+    done = "The offsets for this connector have been {} successfully"
+    assert rest.ask("PATCH", path, change) == (200, {"message": done.format("altered")})
+    for bad, text in (
+        ({"partition": None, "offset": None}, "The partition for a sink connector offset cannot be null or missing"),
+        ({"partition": {"kafka_topic": name}, "offset": None}, "must contain the keys 'kafka_topic' and"),
+        ({"partition": partition, "offset": {"a": 1}}, "should either be null or contain the key 'kafka_offset'"),
+    ):
+        status, refused = rest.ask("PATCH", path, {"offsets": [bad]})
+        assert (status, text in refused["message"]) == (400, True), refused
+    rest.ask("PUT", f"/connectors/{name}/resume")
+    wait_for(lambda: out.read_text() == "v0\nv1\nv2\nv1\nv2\n", out.read_text, 60)
+    rest.ask("PUT", f"/connectors/{name}/stop")
+    rest.wait_states(name, "STOPPED")
+    removed = {"offsets": [{"partition": partition, "offset": None}]}
+    assert rest.ask("PATCH", path, removed) == (200, {"message": done.format("altered")})
+    assert rest.ask("GET", path) == (200, {"offsets": []})
+    with _member(rest.servers, f"connect-{name}", name):
+        for method, body, what in (("PATCH", change, "alter"), ("DELETE", None, "reset")):
+            status, refused = rest.ask(method, path, body)
+            assert f"Failed to {what} consumer group offsets for connector {name}" in refused["message"]
+            assert (status, "zombie sink task" in refused["message"]) == (500, True), refused
+    assert rest.ask("DELETE", path) == (200, {"message": done.format("reset")})
+    assert rest.ask("GET", path) == (200, {"offsets": []})
+
+
+def test_a_sink_is_paused_restarted_and_deleted(rest: Rest) -> None:
+    name, _ = rest.new()
+    out = rest.folder / f"{name}.out"
+    config = {"connector.class": "FileStreamSinkConnector", "topics": name, "file": str(out)}
+    assert rest.ask("POST", "/connectors", {"name": name, "config": config})[0] == 201
+    rest.wait_states(name, "RUNNING", "RUNNING")
+    produce(rest.servers, name, [{"value": "v0"}])
+    wait_for(lambda: out.exists() and out.read_text() == "v0\n", "a line")
+    wait_for(lambda: rest.ask("GET", f"/connectors/{name}/topics") == (200, {name: {"topics": [name]}}), "its topic")
+    rest.ask("PUT", f"/connectors/{name}/pause")
+    rest.wait_states(name, "PAUSED", "PAUSED")
+    produce(rest.servers, name, [{"value": "v1"}])
+    rest.ask("PUT", f"/connectors/{name}/resume")
+    wait_for(lambda: out.read_text() == "v0\nv1\n", out.read_text)
+    assert rest.ask("POST", f"/connectors/{name}/tasks/0/restart")[0] == 204
+    produce(rest.servers, name, [{"value": "v2"}])
+    wait_for(lambda: out.read_text() == "v0\nv1\nv2\n", out.read_text)
+    assert rest.ask("DELETE", f"/connectors/{name}")[0] == 204
+    assert rest.ask("GET", f"/connectors/{name}")[0] == 404
+
+
+@contextmanager
+def _member(servers: str, group: str, topic: str) -> Iterator[None]:
+    """Be a member of a group meanwhile."""
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": group, "enable.auto.commit": False})
+    consumer.subscribe([topic])
+    wait_for(lambda: (consumer.poll(0.2), consumer.assignment())[1], "an assignment")
+    try:
+        yield
+    finally:
+        consumer.close()

@@ -123,6 +123,22 @@ def test_a_process_that_has_a_slot_is_not_said_to_lack_one(watched: Watched) -> 
     assert watched.status.state is State.UNASSIGNED
 
 
+def test_an_error_of_the_owner_is_logged_and_the_process_runs_on(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    def heard(_: str, message: Mapping[str, Any]) -> None:
+        watched.told.append(message)
+        raise KeyError("what the owner wants")
+
+    watched.supervisor._on_message = heard
+    watched.start("beat")
+    pid = watched.running()
+    wait_for(lambda: caplog.text.count("what the owner wants") > 2, lambda: str(watched.states))
+    assert watched.supervisor.stop(30) == []
+    assert watched.status.launches == 1
+    assert {one["pid"] for one in watched.told} == {pid}
+
+
 def test_without_a_slot_it_says_what_to_raise(watched: Watched) -> None:
     slots = watched.supervisor._launcher._context.defaultParallelism
     for number in range(slots + 1):
@@ -188,6 +204,36 @@ def _hello(channel: Channel, token: str, attempt: int) -> Any:
 
 def _launch() -> Launch:
     return Launch("m:f", {"password": "x"}, lambda: None, lambda _: None)
+
+
+@pytest.mark.parametrize(
+    "text", ["no json", "[]", '{"type": "other", "message": {}}', '{"type": "told", "message": 1}']
+)
+def test_a_message_that_is_not_valid_is_logged(channel: Channel, caplog: pytest.LogCaptureFixture, text: str) -> None:
+    launch = _launch()
+    channel.open(launch)
+    connection = _hello(channel, launch.token, 0)
+    connection.send(text)
+    wait_for(lambda: "is treated as lost" in caplog.text, lambda: caplog.text)
+    wait_for(lambda: launch.silent_since is not None, "the process to be lost")
+    connection.close()
+
+
+@pytest.mark.parametrize("kind", ["told", "ask"])
+def test_an_error_of_the_driver_has_a_traceback(channel: Channel, caplog: pytest.LogCaptureFixture, kind: str) -> None:
+    def fail(_: Mapping[str, Any]) -> Any:
+        raise KeyError("wanted")
+
+    launch = Launch("m:f", {}, lambda: None, fail, fail)
+    channel.open(launch)
+    connection = _hello(channel, launch.token, 0)
+    connection.recv(10)
+    connection.send(json.dumps({"type": kind, "number": 1, "message": {}}))
+    wait_for(lambda: "Traceback" in caplog.text and "wanted" in caplog.text, lambda: caplog.text)
+    if kind == "ask":
+        answer = json.loads(connection.recv(10))["message"]
+        assert (answer["class"], answer["tag"]) == ("Retriable", "NO_ANSWER")
+    connection.close()
 
 
 def test_without_the_token_nobody_is_let_in(channel: Channel) -> None:

@@ -14,7 +14,7 @@ from semel.sandbox.ivy import kept
 from semel.sandbox.jars import cache_directory
 from tests.connect.oracle.corpus import corpus
 
-__all__ = ["ANSWERS"]
+__all__ = ["ANSWERS", "ask"]
 
 _VERSION = "2.6.13.Final"
 ANSWERS = Path(__file__).parent / "avro.json"
@@ -109,8 +109,8 @@ def _choices(item: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"schema": row, "payload": {"a": "AQID"}}
 
 
-def main() -> None:
-    """Write the answers beside this file."""
+def ask(program: str, cases: list[dict[str, Any]], answers: Path) -> None:
+    """Write what a program answers."""
     home = cache_directory() / "apicurio-converter" / _VERSION
     jars = kept(
         home,
@@ -119,13 +119,12 @@ def main() -> None:
         progress=True,
         whole=True,
     )
-    program = Path(__file__).parent / "AvroAnswers.java"
-    command = [str(find_java()), "-Duser.timezone=UTC", "-cp", os.pathsep.join(map(str, jars)), str(program)]
-    asked = json.dumps(list(_cases()))
-    answered = subprocess.run(command, input=asked, text=True, check=True, stdout=subprocess.PIPE)
+    file = Path(__file__).parent / program
+    command = [str(find_java()), "-Duser.timezone=UTC", "-cp", os.pathsep.join(map(str, jars)), str(file)]
+    answered = subprocess.run(command, input=json.dumps(cases), text=True, check=True, stdout=subprocess.PIPE)
     rows = ",\n".join(json.dumps(one, separators=(",", ":")) for one in json.loads(answered.stdout))
-    ANSWERS.write_text(f"[\n{rows}\n]\n")
+    answers.write_text(f"[\n{rows}\n]\n")
 
 
 if __name__ == "__main__":
-    main()
+    ask("AvroAnswers.java", list(_cases()), ANSWERS)

@@ -52,7 +52,7 @@ class Capturing:
     def start(self) -> None:
         """Start a task from the committed offset, in the place of one before."""
         self.config.connector.tasks(self.config.own, 1)
-        self.task: SourceTask = self.config.connector.task()
+        self.task: SourceTask = self.config.source.task()
         self.task.start(self.config.own, TaskContext(lambda _: self.offset))
 
     def poll(self, *, commit: bool = True) -> int:

@@ -81,9 +81,9 @@ def test_the_clients_properties_and_the_producers() -> None:
 
 
 def test_what_belongs_to_a_jvm_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
-    worker(plugin_path="/plugins", scheduled_rebalance_max_delay_ms="1", consumer_fetch_min_bytes="7")
+    worker(plugin_path="/plugins", scheduled_rebalance_max_delay_ms="1", connect_protocol="eager")
     assert [record.getMessage() for record in caplog.records] == [
-        "these properties of the worker change nothing here: consumer.fetch.min.bytes, plugin.path,"
+        "these properties of the worker change nothing here: connect.protocol, plugin.path,"
         " scheduled.rebalance.max.delay.ms"
     ]
     caplog.clear()
@@ -292,7 +292,7 @@ def test_each_problem_is_named_once_at_its_setting() -> None:
         (LINES | {"transaction.boundary": "never"}, "WRONG_VALUE", "String must be one of (case insensitive)"),
         (LINES | {"connector.class": "com.acme.Jdbc"}, "JAVA_CONNECTOR", "is a Java class"),
         (LINES | {"connector.class": "no.such.Thing"}, "CONNECTOR_MISSING", "--py-files"),
-        (LINES | {"connector.class": "json.JSONDecoder"}, "CONNECTOR_MISSING", "is not a source connector"),
+        (LINES | {"connector.class": "json.JSONDecoder"}, "CONNECTOR_MISSING", "is not a connector"),
     ],
 )
 def test_a_connector_that_is_refused(given: dict[str, str], tag: str, text: str) -> None:

@@ -171,7 +171,8 @@ def _writable(record: SourceRecord, made: ConnectorConfig) -> bool:
 
 def _bytes_of(polls: list[list[SourceRecord]], made: ConnectorConfig) -> list[Any]:
     found = [rows_of(poll, made, 0) for poll in polls]
-    return [row for rows in found if rows is not None for _, table in rows.tables for row in table.to_pylist()]
+    tables = [table for rows in found if rows is not None for _, table in rows.tables]
+    return [{"headers": [], **row} for table in tables for row in table.to_pylist()]  # a column of no header is none
 
 
 PARTS = [(name, None) for name in CONVERTERS[:3]] + [(CONVERTERS[1], name) for name in CHAINS]

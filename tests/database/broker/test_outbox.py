@@ -204,13 +204,13 @@ def test_what_is_refused(brokers: Sandbox, postgres: Postgres, place: Place, tmp
     sa.event.listen(careless, "connect", lambda connection, _: connection.execute("PRAGMA synchronous=NORMAL"))
     off = sa.create_engine(postgres.url, connect_args={"options": "-c synchronous_commit=off"})
     for engine, setting in ((memory, "a file"), (careless, "synchronous=FULL"), (off, "synchronous_commit=on")):
-        with pytest.raises(semel.ConfigError, match=f"OUTBOX_NOT_DURABLE.*Set .*{setting}"):
+        with pytest.raises(semel.ConfigError, match=f"DATABASE_NOT_DURABLE.*Set .*{setting}"):
             place.write(Outbox(engine, place.cluster, place.topic), 1)
     later = create_async_engine("postgresql+psycopg://nowhere/none")
-    with pytest.raises(semel.ConfigError, match=r"OUTBOX_DATABASE.*asynchronous driver.*sqlalchemy\.create_engine"):
+    with pytest.raises(semel.ConfigError, match=r"DATABASE_KIND.*asynchronous driver.*sqlalchemy\.create_engine"):
         Outbox(cast("sa.Engine", later), place.cluster, place.topic)
     auto = sa.create_engine(place.url, isolation_level="AUTOCOMMIT")
-    with pytest.raises(semel.ConfigError, match="OUTBOX_AUTOCOMMIT"):
+    with pytest.raises(semel.ConfigError, match="DATABASE_AUTOCOMMIT"):
         Outbox(auto, place.cluster, place.topic)
     with pytest.raises(semel.ConfigError, match=r"WRONG_VALUE. the prefix"):
         Outbox(place.engine(), place.cluster, "x" * 501)

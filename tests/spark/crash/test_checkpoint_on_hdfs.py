@@ -10,21 +10,12 @@ import pytest
 
 from semel.sandbox import Sandbox
 from semel.steps import OwnerStep, SinkStep
-from semel.testing.crash import Action, CrashPlan, CrashPoint
-from tests.spark.support.topics_and_drivers import (
-    LOCAL_DRIVER,
-    assert_exact,
-    kill_when_all_are_met,
-    new_copy,
-    program,
-    values,
-)
+from semel.testing.crash import CrashPlan
+from tests.spark.support.remote_checkpoints import kill_and_resume
+from tests.spark.support.topics_and_drivers import LOCAL_DRIVER, new_copy, program, values
 from tests.support.hadoop import hdfs
 
 pytestmark = pytest.mark.exhaustive  # a name node and a data node, for what Spark's own file system does
-
-#: Three queries are held, and their driver is killed: behind a commit that Spark's log lacks, before it, in between.
-HELD = [CrashPoint(step, 7, Action.HANG) for step in (SinkStep.RETURNING, OwnerStep.COMMIT_SENT, SinkStep.DECIDED)]
 
 
 @pytest.fixture(scope="module")
@@ -34,12 +25,9 @@ def file_system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_drivers_are_killed(kafka: Sandbox, tmp_path: Path, file_system: str) -> None:
-    copies = [new_copy(kafka, tmp_path, "hdfs", rows=2_000, per_batch=100) for _ in HELD]
-    copies = [replace(copy, checkpoint=f"{file_system}/checkpoints/{copy.target}") for copy in copies]
-    kill_when_all_are_met(program("copy", *copies), CrashPlan(tmp_path / "kill", *HELD))
-    assert LOCAL_DRIVER.run_until_done(program("copy", *copies), CrashPlan(tmp_path / "last"), 0) == 0
-    for copy in copies:
-        assert_exact(copy)
+    """After a commit that Spark's log lacks, before it, and in between."""
+    steps = [SinkStep.RETURNING, OwnerStep.COMMIT_SENT, SinkStep.DECIDED]
+    kill_and_resume(kafka, tmp_path, f"{file_system}/checkpoints", steps, LOCAL_DRIVER)
 
 
 def test_the_sink_that_reads_it_by_itself_refuses_without_the_native_client(

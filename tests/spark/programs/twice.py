@@ -179,7 +179,8 @@ def between_jobs(spark: SparkSession, job: Twice) -> DataFrame:
 
 
 def _divided(shared: DataFrame, job: Twice) -> DataFrame:
-    first = shared.mapInArrow(_way(0), _SCHEMA).repartition(_PARTS, "value")
+    first = shared.mapInArrow(_way(0), _SCHEMA).mapInArrow(_on_each(job.directory), _SCHEMA)
+    first = first.repartition(_PARTS, "value")
     second = (
         shared.mapInArrow(_way(1), _SCHEMA)
         .repartition(1)
@@ -345,6 +346,19 @@ def _saying_where(directory: str) -> Callable[[_Batches], _Batches]:
         yield from batches
 
     return say
+
+
+def _on_each(directory: str) -> Callable[[_Batches], _Batches]:
+    """Wait until each executor has a task of this stage: a busy machine may give all to the one that is spared."""
+
+    def wait(batches: _Batches) -> _Batches:
+        rows, lost = list(batches), Path(directory, "lost")
+        if not lost.exists():
+            Path(directory, f"has-{executor_of_this()}").touch()
+            wait_for(lambda: lost.exists() or len(list(lost.parent.glob("has-*"))) >= _EXECUTORS, "the other executor")
+        yield from rows
+
+    return wait
 
 
 def _waiting(directory: str, part: int) -> Callable[[_Batches], _Batches]:

@@ -93,7 +93,7 @@ def new_copy(
 ) -> Copy:
     """Topics of its own, with rows in the source."""
     source, target = create(kafka, f"{name}-in", inputs), create(kafka, f"{name}-out", outputs)
-    produce(kafka, source, range(rows))
+    produce(kafka, source, range(rows), partitions=inputs)
     return Copy(
         kafka.bootstrap_servers,
         source,
@@ -183,6 +183,8 @@ def everything(servers: str, topic: str) -> list[str]:
 
 #: Executors in the driver's process: a driver that is killed takes them along, and starts in half the time.
 LOCAL_DRIVER = SparkCluster(LOCAL)
+#: Settings with which Python workers outlive their Java: PySpark's daemon would end them together.
+WITHOUT_DAEMON = {"spark.python.use.daemon": "false"}
 
 
 def program(module: str, *arguments: object) -> list[str]:
@@ -194,13 +196,13 @@ def _struck_or_ended(plan: CrashPlan, point: CrashPoint, driver: Program) -> boo
     return plan.struck(point) or driver.process.poll() is not None
 
 
-def kill_when_all_are_met(argv: Sequence[str], plan: CrashPlan) -> None:
+def kill_when_all_are_met(argv: Sequence[str], plan: CrashPlan, spark: SparkCluster = LOCAL_DRIVER) -> None:
     """Run a driver until every point of the plan has struck, and kill it with SIGKILL while those that hold are held.
 
     Of several queries in one driver each is held at another step: one kill, and one start, strike them all where they
     stand.
     """
-    with LOCAL_DRIVER.driver(argv, plan) as driver:
+    with spark.driver(argv, plan) as driver:
         for point in plan.points:
             wait_for(partial(_struck_or_ended, plan, point, driver), f"{point} to strike")
             assert plan.struck(point), driver.tail()

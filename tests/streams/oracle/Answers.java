@@ -15,6 +15,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.TreeMap;
+import java.util.function.Function;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.header.Headers;
 import org.apache.kafka.common.header.internals.RecordHeaders;
@@ -26,10 +27,13 @@ import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.TestInputTopic;
 import org.apache.kafka.streams.TopologyTestDriver;
+import org.apache.kafka.streams.kstream.Aggregator;
 import org.apache.kafka.streams.kstream.Branched;
 import org.apache.kafka.streams.kstream.BranchedKStream;
+import org.apache.kafka.streams.kstream.CogroupedKStream;
 import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.EmitStrategy;
+import org.apache.kafka.streams.kstream.GlobalKTable;
 import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.JoinWindows;
 import org.apache.kafka.streams.kstream.Joined;
@@ -47,6 +51,7 @@ import org.apache.kafka.streams.kstream.StreamJoined;
 import org.apache.kafka.streams.kstream.Suppressed;
 import org.apache.kafka.streams.kstream.TimeWindowedKStream;
 import org.apache.kafka.streams.kstream.TimeWindows;
+import org.apache.kafka.streams.kstream.ValueJoiner;
 import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.kstream.internals.SessionWindow;
 import org.apache.kafka.streams.processor.Cancellable;
@@ -240,6 +245,12 @@ public class Answers {
             case "stream" -> made.put(id, builder.stream(
                     step.has("topics") ? topics(step.get("topics")) : List.of(name), consumed(step)));
             case "table" -> made.put(id, builder.table(step.get("topic").asText(), consumed(step), kept(name)));
+            case "global_table" -> made.put(id, builder.globalTable(step.get("topic").asText(), consumed(step), kept(name)));
+            case "global_join" -> made.put(id, stream.join((GlobalKTable<Object, Object>) made.get(step.get("table").asInt()),
+                    (key, value) -> step.has("n") ? chosen(value, n) : key, Answers::joined));
+            case "global_left_join" -> made.put(id, stream.leftJoin(
+                    (GlobalKTable<Object, Object>) made.get(step.get("table").asInt()),
+                    (key, value) -> step.has("n") ? chosen(value, n) : key, Answers::joined));
             case "filter" -> made.put(id, stream.filter((key, value) -> fits(value, n, is)));
             case "filter_not" -> made.put(id, stream.filterNot((key, value) -> fits(value, n, is)));
             case "map_values" -> made.put(id, stream.mapValues(value -> fits(value, n, is) ? null : plus(value, n)));
@@ -280,11 +291,14 @@ public class Answers {
             case "table_fold" -> made.put(id, tableFold(step, (KTable) made.get(step.get("of").asInt()), name, n));
             case "table_join" -> made.put(id, tablesJoined(step, (KTable) made.get(step.get("of").asInt()),
                     (KTable) made.get(step.get("with").asInt())));
+            case "foreign_join" -> made.put(id, joinedByValue(step, (KTable) made.get(step.get("of").asInt()),
+                    (KTable) made.get(step.get("with").asInt()), n));
             case "to_stream" -> made.put(id, ((KTable) made.get(step.get("of").asInt())).toStream());
             case "join" -> made.put(id, stream.join((KTable<Object, Object>) made.get(step.get("table").asInt()),
                     Answers::joined, Joined.with(TEXT, TEXT, null)));
             case "left_join" -> made.put(id, stream.leftJoin((KTable<Object, Object>) made.get(step.get("table").asInt()),
                     Answers::joined, Joined.with(TEXT, TEXT, null)));
+            case "cogroup" -> made.put(id, together(step, name));
             case "meet" -> made.put(id, met(step, stream, (KStream) made.get(step.get("with").asInt())));
             case "named" -> made.put(id, named(step, stream, name, n));
             case "store" -> builder.addStateStore(
@@ -318,12 +332,42 @@ public class Answers {
         split.noDefaultBranch();
     }
 
+    private KTable together(JsonNode step, String store) {
+        CogroupedKStream<Object, Object> groups = null;
+        long number = 0;
+        for (JsonNode one : step.get("many")) {
+            long more = number;
+            Aggregator<Object, Object, Object> adding = (key, value, sum) -> added(sum, plus(value, more));
+            KGroupedStream<Object, Object> group = ((KStream<Object, Object>) made.get(one.asInt()))
+                    .groupByKey(Grouped.with(store + "-" + number, (Serde) TEXT, (Serde) TEXT));
+            groups = groups == null ? group.cogroup(adding) : groups.cogroup(group, adding);
+            number++;
+        }
+        if (step.has("windows")) {
+            JsonNode given = step.get("windows");
+            return groups.windowedBy(TimeWindows.ofSizeAndGrace(millis(given.get(0)), millis(given.get(2)))
+                    .advanceBy(millis(given.get(1)))).aggregate(() -> (Object) 100L, kept(store)
+                            .withStoreType(Materialized.StoreType.ROCKS_DB).withRetention(Duration.ofDays(1)));
+        }
+        if (step.has("session")) {
+            return groups.windowedBy(SessionWindows.ofInactivityGapAndGrace(millis(step.get("session").get(0)),
+                    millis(step.get("session").get(1))))
+                    .aggregate(() -> (Object) 100L, Answers::merged, kept(store));
+        }
+        if (step.has("sliding")) {
+            return groups.windowedBy(SlidingWindows.ofTimeDifferenceAndGrace(millis(step.get("sliding").get(0)),
+                    millis(step.get("sliding").get(1)))).aggregate(() -> (Object) 100L, kept(store));
+        }
+        return groups.aggregate(() -> (Object) 100L, kept(store));
+    }
+
     private KTable fold(JsonNode step, KStream<Object, Object> stream, String store) {
         Grouped grouped = Grouped.with(TEXT, TEXT);
         long by = step.path("by").asLong();
         KGroupedStream<Object, Object> groups =
                 by == 0 ? stream.groupByKey(grouped) : stream.groupBy((key, value) -> chosen(value, by), grouped);
         Materialized counted = Materialized.as(store).withKeySerde((Serde) TEXT).withCachingDisabled();
+        Materialized kept = kept(store);
         String kind = step.get("kind").asText();
         if (step.has("windows")) {
             JsonNode given = step.get("windows");
@@ -344,20 +388,30 @@ public class Answers {
         if (step.has("session")) {
             var windowed = groups.windowedBy(SessionWindows.ofInactivityGapAndGrace(
                     millis(step.get("session").get(0)), millis(step.get("session").get(1))));
+            if (step.has("close")) {
+                windowed = windowed.emitStrategy(EmitStrategy.onWindowClose());
+                counted = counted.withStoreType(Materialized.StoreType.ROCKS_DB).withRetention(Duration.ofDays(1));
+                kept = kept.withStoreType(Materialized.StoreType.ROCKS_DB).withRetention(Duration.ofDays(1));
+            }
             return switch (kind) {
                 case "count" -> windowed.count(counted);
-                case "reduce" -> windowed.reduce(Answers::added, kept(store));
+                case "reduce" -> windowed.reduce(Answers::added, kept);
                 default -> windowed.aggregate(() -> (Object) 100L, (key, value, sum) -> added(sum, value),
-                        Answers::merged, kept(store));
+                        Answers::merged, kept);
             };
         }
         if (step.has("sliding")) {
             var windowed = groups.windowedBy(SlidingWindows.ofTimeDifferenceAndGrace(
                     millis(step.get("sliding").get(0)), millis(step.get("sliding").get(1))));
+            if (step.has("close")) {
+                windowed = windowed.emitStrategy(EmitStrategy.onWindowClose());
+                counted = counted.withStoreType(Materialized.StoreType.ROCKS_DB).withRetention(Duration.ofDays(1));
+                kept = kept.withStoreType(Materialized.StoreType.ROCKS_DB).withRetention(Duration.ofDays(1));
+            }
             return switch (kind) {
                 case "count" -> windowed.count(counted);
-                case "reduce" -> windowed.reduce(Answers::added, kept(store));
-                default -> windowed.aggregate(() -> (Object) 100L, (key, value, sum) -> added(sum, value), kept(store));
+                case "reduce" -> windowed.reduce(Answers::added, kept);
+                default -> windowed.aggregate(() -> (Object) 100L, (key, value, sum) -> added(sum, value), kept);
             };
         }
         return switch (kind) {
@@ -381,6 +435,15 @@ public class Answers {
             case "left_join" -> left.leftJoin(right, Answers::mixedOrNull);
             default -> left.outerJoin(right, Answers::mixedOrNull);
         };
+    }
+
+    private KTable joinedByValue(JsonNode step, KTable<Object, Object> left, KTable<Object, Object> right, long n) {
+        Function<Object, Object> key = value -> (Long) value % 11 == 0 ? null : chosen(value, n);
+        ValueJoiner<Object, Object, Object> joiner = Answers::mixedOrNull;
+        Materialized kept = step.has("name") ? kept(step.get("name").asText())
+                : Materialized.with((Serde) TEXT, (Serde) TEXT).withCachingDisabled();
+        return step.get("kind").asText().equals("join")
+                ? left.join(right, key, joiner, kept) : left.leftJoin(right, key, joiner, kept);
     }
 
     private static Object mixedOrNull(Object left, Object right) {

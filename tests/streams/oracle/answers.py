@@ -12,19 +12,22 @@ from typing import Any
 import pyarrow as pa
 
 from semel.streams import Record
+from semel.streams.rows import times
 from semel.streams.testing import Driver
 from semel.streams.windows.record_keys import RecordKeys
 from semel.streams.worker.task import Task
 from tests.streams.oracle.cases import Case
 from tests.streams.oracle.topologies import build
 
-__all__ = ["BAD", "FILE", "NEW", "SECOND", "TABLES", "differing", "driven", "judged", "kept", "shown", "text"]
+__all__ = ["BAD", "FILE", "NEW", "SECOND", "TABLES", "THIRD", "differing", "driven", "judged", "kept", "shown", "text"]
 
 FILE = Path(__file__).parent / "answers.jsonl.xz"
 SECOND = Path(__file__).parent / "second.jsonl.xz"
 BAD = Path(__file__).parent / "bad.jsonl.xz"
 TABLES = Path(__file__).parent / "tables.jsonl.xz"
+THIRD = Path(__file__).parent / "third.jsonl.xz"
 NEW = Path(__file__).parent / "new.jsonl.xz"
+_UNLIKE = ("-SUPPRESS-", "-stream-times-", "-FK-JOIN-OUTPUT-STATE-STORE-")
 Answers = dict[str, dict[str, list[Any]]]
 
 
@@ -40,10 +43,12 @@ def judged(case: Case) -> Answers:
 
 
 def _alike(case: Case, answers: Answers) -> Answers:
-    """Leave out what is empty, the buffers of suppress, which have another form, and of the stores of joins what may be
-    older than their retention. Their records are numbered, by each in its own way.
+    """Leave out what is empty, the buffers of suppress, which have another form, what one of the two alone has, and of
+    the stores of joins what may be older than their retention. Their records are numbered, by each in its own way.
     """
-    answers["changelogs"] = {name: rows for name, rows in answers["changelogs"].items() if "-SUPPRESS-" not in name}
+    answers["changelogs"] = {
+        name: rows for name, rows in answers["changelogs"].items() if not any(part in name for part in _UNLIKE)
+    }
     found = {kind: {name: rows for name, rows in given.items() if rows} for kind, given in answers.items()}
     newest = max((row[3] for row in case["records"] if row[0] is not None), default=0)
     topology = build(case["steps"]).topology
@@ -74,6 +79,9 @@ class _Recording(Driver):
 
     def _take(self, topic: str, records: Any) -> None:
         super()._take(topic, records)
+        if "-FK-JOIN-" in topic:
+            rows = zip(records["key"].to_pylist(), records["value"].to_pylist(), times(records).tolist(), strict=True)
+            self._output[topic] += [Record(*row) for row in rows]
         for row in records.to_pylist() if "headers" in records.schema.names else ():
             context = {header["key"]: text(header["value"]) for header in row["headers"]}
             if "__streams.errors.topic" in context:
@@ -89,6 +97,11 @@ class _Recording(Driver):
             task.process_by_time(pa.concat_batches(rows))
             self._drain()
         self._commit()
+
+    @property
+    def global_topics(self) -> set[str]:
+        """The topics of global tables."""
+        return set(self._globals)
 
     @property
     def written(self) -> dict[str, list[Record]]:
@@ -110,11 +123,12 @@ def driven(case: Case, cuts: Sequence[int] = (), *, together: bool = False) -> A
             at += 1
             continue
         last, most = at + 1, cuts[turn % len(cuts)] if cuts else 1
+        alone = {None, *driver.global_topics}
         while last < min(at + most, len(records)) and (
-            records[last][0] == records[at][0] or (together and records[last][0] is not None)
+            records[last][0] == records[at][0] or (together and not {records[at][0], records[last][0]} & alone)
         ):
             last += 1
-        if together:
+        if together and records[at][0] not in alone:
             driver.pipe_together(records[at:last])
         else:
             driver.pipe_many(records[at][0], [_piped(row) for row in records[at:last]])

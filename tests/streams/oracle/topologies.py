@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from semel.streams import App, Context, EmitStrategy, Processor, PunctuationType, Record, Suppressed, stores, windows
+from semel.streams.dsl.cogrouped import CogroupedStream
 from semel.streams.dsl.grouped import GroupedStream
 from semel.streams.dsl.stream import Stream
 from semel.streams.dsl.table import Table
@@ -37,6 +38,8 @@ def add(app: App, steps: Sequence[Step], prefix: str = "") -> None:
             made[step["id"]] = app.table(
                 step["topic"], key="string", value="json", name=step["name"], timestamp_extractor=_extractor(step)
             )
+        elif kind == "global_table":
+            made[step["id"]] = app.global_table(step["topic"], key="string", value="json", name=step["name"])
         elif kind == "store":
             builders[step["name"]] = stores.key_value(step["name"])
         elif kind == "branch":
@@ -76,6 +79,7 @@ def _made(step: Step, made: Mapping[int, Any], builders: Mapping[str, stores.Sto
         "process_values": lambda: stream.process_values(lambda: Tally(name), stores=[builders[name]]),
         "peek": lambda: stream.peek(lambda record: None),
         "select_key": lambda: stream.select_key(lambda record: _chosen(record.value, n)),
+        "cogroup": lambda: _together(step, [made[one] for one in step["many"]]),
         "meet": lambda: _met(step, stream, made[step["with"]]),
         "merge": lambda: stream.merge(made[step["with"]]),
         "repartition": lambda: stream.repartition(name),
@@ -89,12 +93,19 @@ def _made(step: Step, made: Mapping[int, Any], builders: Mapping[str, stores.Sto
         "table_filter_not": lambda: made[step["of"]].filter_not(_fitting(n, step["is"])),
         "table_fold": lambda: _table_fold(step, made[step["of"]]),
         "table_join": lambda: _tables_joined(step, made[step["of"]], made[step["with"]]),
+        "foreign_join": lambda: _joined_by_value(step, made[step["of"]], made[step["with"]]),
         "to_stream": lambda: stream.to_stream(),
+        "global_join": lambda: stream.join(made[step["table"]], _joined, key_selector=_selector(step)),
+        "global_left_join": lambda: stream.left_join(made[step["table"]], _joined, key_selector=_selector(step)),
         "join": lambda: stream.join(made[step["table"]], _joined),
         "left_join": lambda: stream.left_join(made[step["table"]], _joined),
     }
     result: Stream | Table = makers[kind]()
     return result
+
+
+def _selector(step: Step) -> Callable[[Record], str | None]:
+    return lambda record: _chosen(record.value, step["n"]) if "n" in step else record.key
 
 
 def _extractor(step: Step) -> Any:
@@ -141,6 +152,17 @@ def _tables_joined(step: Step, left: Table, right: Table) -> Table:
     return word(right, _mixed_or_null)
 
 
+def _joined_by_value(step: Step, left: Table, right: Table) -> Table:
+    word = {"join": left.join, "left_join": left.left_join}[step["kind"]]
+    n = step["n"]
+    return word(
+        right,
+        _mixed_or_null,
+        foreign_key_extractor=lambda record: _chosen_or_null(record.value, n),
+        name=step.get("name"),
+    )
+
+
 def _mixed_or_null(left: int | None, right: int | None) -> int | None:
     mixed = _mixed(left, right)
     return None if mixed % 7 == 0 else mixed
@@ -170,18 +192,39 @@ def _taken(total: int, value: int) -> int | None:
     return None if value % 4 == 0 else total - value
 
 
+def _together(step: Step, streams: Sequence[Stream]) -> Table:
+    name, groups = step["name"], CogroupedStream()
+    for number, stream in enumerate(streams):
+        groups = groups.cogroup(stream.group_by_key(f"{name}-{number}"), _plus_and_added(number))
+    kind = _windows(step)
+    if kind is not None:
+        groups = groups.windowed(kind)
+    return groups.aggregate(lambda: 100, merger=_merged, name=name)
+
+
+def _plus_and_added(number: int) -> Callable[[str, int | None, int | None], int | None]:
+    return lambda _, value, total: _added(total, _plus(value, number))
+
+
+def _windows(step: Step) -> windows.WindowKind | None:
+    if "windows" in step:
+        size, advance, grace = step["windows"]
+        return windows.hopping(size, advance, grace=grace)
+    if "session" in step:
+        return windows.session(step["session"][0], grace=step["session"][1])
+    if "sliding" in step:
+        return windows.sliding(step["sliding"][0], grace=step["sliding"][1])
+    return None
+
+
 def _fold(step: Step, stream: Stream) -> Table:
     by, store = step.get("by", 0), step["name"]
     groups = stream.group_by(lambda record: _chosen(record.value, by)) if by else stream.group_by_key()
-    if "windows" in step:
-        size, advance, grace = step["windows"]
-        groups = groups.windowed(windows.hopping(size, advance, grace=grace)).emit_strategy(
+    kind = _windows(step)
+    if kind is not None:
+        groups = groups.windowed(kind).emit_strategy(
             EmitStrategy.ON_WINDOW_CLOSE if step.get("close") else EmitStrategy.ON_WINDOW_UPDATE
         )
-    if "session" in step:
-        groups = groups.windowed(windows.session(step["session"][0], grace=step["session"][1]))
-    if "sliding" in step:
-        groups = groups.windowed(windows.sliding(step["sliding"][0], grace=step["sliding"][1]))
     return {"count": _counted, "reduce": _reduced, "aggregate": _aggregated}[step["kind"]](groups, store)
 
 

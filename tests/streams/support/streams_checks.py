@@ -17,7 +17,17 @@ from semel.streams.state.rocks import Rocks
 from semel.streams.state.state_store import StateStore, StoreSpec
 from semel.streams.testing import Driver
 from semel.testing.records import read
-from tests.streams.support.streams_worker import PARTITIONS, TABLE_EVERY, StreamsJob, is_bad, paired, work
+from tests.streams.support.streams_worker import (
+    EVEN,
+    PARTITIONS,
+    TABLE_EVERY,
+    StreamsJob,
+    account,
+    is_bad,
+    is_even,
+    paired,
+    work,
+)
 from tests.support.topics import create
 from tests.support.waiting import PATIENCE_S
 
@@ -283,12 +293,17 @@ def _wrong_tables(job: StreamsJob) -> list[str]:
     for count in counts.values():
         groups[str(count % 3)] += count
     newest = {key: value.decode() for key, value in in_changelog(job, "newest").items()}
+    both = {key: _number(value) for (_, key), value in _changelog(job, "both").items()}
+    true_both = {key.encode(): count * (1 + EVEN * is_even(key)) for key, count in counts.items()}
+    accounts = {key: paired(count, account(count)) for key, count in counts.items() if account(count) in counts}
     letters = read(job.servers, [job.letters], {"value": "value"}, timeout=PATIENCE_S)["value"].to_pylist()
     return _compared(
         ("the output", {key: int(values[-1]) for key, values in written(job).items()}, groups),
         ("the changelog", {key: int(value) for key, value in in_changelog(job, "groups").items()}, groups),
         ("the changelog of counts", {k: _number(v) for k, v in in_changelog(job, "counts").items()}, counts),
         ("the newest", newest, {key: key for key in counts}),
+        ("the foreign-key join", {k: v.decode() for k, v in in_changelog(job, "accounts").items()}, accounts),
+        ("both streams", {key[:-12]: value for key, value in both.items()}, true_both),
         ("the dead letters", Counter(letters), {key: count for key, count in truth(job).items() if is_bad(key)}),
     )
 

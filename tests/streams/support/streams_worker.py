@@ -23,6 +23,10 @@ from semel.wire.client import Client
 PARTITIONS = 4
 #: One record of the join's table comes with so many of its stream.
 TABLE_EVERY = 10
+#: What an even word adds to its aggregate, beside 1.
+EVEN = 1_000
+#: Counts belong to so many words.
+ACCOUNTS = 5
 
 
 class ControlStep(Step):
@@ -102,8 +106,12 @@ class StreamsJob:
     @property
     def repartitions(self) -> list[str]:
         """The repartition topics: what a later one has comes from those before it."""
-        names = {"count": ["counts"], "tables": ["counts", "groups"]}.get(self.shape, [])
-        return [f"{self.application_id}-{name}-repartition" for name in names]
+        between = [f"foreign-subscription-{way}-topic" for way in ("registration", "response")]
+        names = {
+            "count": ["counts-repartition"],
+            "tables": ["counts-repartition", "groups-repartition", *between],
+        }.get(self.shape, [])
+        return [f"{self.application_id}-{name}" for name in names]
 
     def changelog(self, store: str) -> str:
         return f"{self.application_id}-{store}-changelog"
@@ -113,13 +121,22 @@ def is_bad(word: str) -> bool:
     return word.endswith("1")
 
 
+def account(count: int) -> str:
+    """Return the word to which a count belongs."""
+    return f"word-{count % ACCOUNTS}"
+
+
+def is_even(word: str) -> bool:
+    return int(word.partition("-")[2]) % 2 == 0
+
+
 def accepted(record: Record) -> str:
     if is_bad(record.value):
         raise ValueError(f"{record.value} is refused")
     return str(record.value)
 
 
-def paired(left: str, right: str | None) -> str:
+def paired(left: object, right: str | None) -> str:
     return f"{left} {right}"
 
 
@@ -143,6 +160,18 @@ def _tables(job: StreamsJob, app: App) -> None:
         lambda: 0, lambda _, value, total: total + value, lambda _, value, total: total - value, name="groups"
     )
     groups.to_stream().to(job.target)
+    even = words.filter(lambda record: is_even(record.value)).group_by_key()
+    both = words.group_by_key().cogroup(lambda _, word, total: total + 1)
+    both = both.cogroup(even, lambda _, word, total: total + EVEN)
+    counts.join(
+        newest,
+        paired,
+        foreign_key_extractor=lambda record: account(record.value),
+        value="string",
+        name="accounts",
+        named="foreign",
+    )
+    both.windowed(windows.tumbling("24 h", grace="24 h")).aggregate(lambda: 0, name="both", value="long")
 
 
 def _pairs(job: StreamsJob, app: App) -> None:

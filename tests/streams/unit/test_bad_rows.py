@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 from semel.errors import ConfigError, SemelError, Unsupported
-from semel.streams import App, EmitStrategy, Record, Suppressed, windows
+from semel.streams import App, Record, Suppressed, windows
 from semel.streams.testing import Driver
 from tests.streams.support.topologies import said
 
@@ -277,18 +277,11 @@ def user_of(record: Record) -> object:
             ConfigError,
             "has no merger",
         ),
-        (lambda app: app.global_table("t"), Unsupported, "global tables"),
+        (lambda app: app.stream("a").join(app.global_table("t"), max), ConfigError, "by a key_selector"),
         (
             lambda app: app.stream("a").group_by_key().count().suppress(Suppressed.until_window_closes()),
             ConfigError,
             "its table has none",
-        ),
-        (
-            lambda app: (
-                app.stream("a").group_by_key().windowed(windows.session(1)).emit_strategy(EmitStrategy.ON_WINDOW_CLOSE)
-            ),
-            Unsupported,
-            "of sessions and sliding windows",
         ),
         (lambda app: app.stream("a").join(app.stream("b")), ConfigError, "with a table, or with a stream"),
         (lambda app: app.stream("a").join(app.stream("b"), max, "1 min"), ConfigError, "with a table, or"),

@@ -54,7 +54,7 @@ class TableJoin:
             rows, partners, there = rows.filter(mask), partners.filter(mask), there[kept]
             before = None if before is None else before.filter(mask)
         made = with_value(rows, self.joined(rows, partners, there))
-        time = timestamps(np.maximum(times(rows), times(partners)))
+        time = timestamps(np.maximum(times(rows), np.where(there, times(partners), -1)))
         made = made.set_column(made.schema.get_field_index("timestamp"), "timestamp", time)
         if not self.old.sent:
             return made

@@ -34,6 +34,7 @@ MISTAKES: list[tuple[dict[str, str], t.StructType, str]] = [
     ({"asyncProgressTrackingEnabled": "true"}, ROWS, "asyncprogresstrackingenabled"),
     ({}, t.StructType([t.StructField("id", t.LongType())]), "value"),
     ({}, t.StructType([*ROWS, t.StructField("id", t.LongType())]), "id"),
+    ({}, t.StructType([t.StructField("value", ROWS)]), "to_json(value)"),
 ]
 
 
@@ -47,6 +48,21 @@ def test_a_mistake_is_refused_before_anything_is_written(
     assert isinstance(raised.value, ConfigError | Unsupported)
     assert named in raised.value.message
     assert "Nothing was" in raised.value.message
+
+
+def test_a_missing_prefix_names_no_way_that_this_sink_refuses() -> None:
+    with pytest.raises(ConfigError) as raised:
+        WriterOptions.parse({**GIVEN, "transactionalIdPrefix": ""})
+    assert "at_least_once" not in raised.value.message
+
+
+def test_options_of_the_source_change_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """Users of format("kafka") give both ends the same options, and Spark's sink passes over those of its source."""
+    shared = {"subscribe": "in", "startingoffsets": "earliest", "failondataloss": "false", "includeheaders": "true"}
+    assert WriterOptions.parse({**GIVEN, **shared}) == WriterOptions.parse(GIVEN)
+    assert "Spark's Kafka source change nothing here: failOnDataLoss, includeHeaders, startingOffsets, subscribe" in (
+        caplog.text
+    )
 
 
 def test_a_topic_is_not_overwritten() -> None:

@@ -1,0 +1,8 @@
+"""The sink connectors that semel brings.
+
+- ``file``: ``FileStreamSink``, values as lines of one file, at least once.
+- ``sql``: ``SqlSink``, rows of a database, exactly once. ``sql_offsets`` keeps its offsets and claims in the database,
+  ``sql_table`` finds, makes and extends tables, ``sql_columns`` makes columns of records.
+- ``files``: ``FileSink``, files of JSON lines, CSV or Parquet, exactly once. ``file_formats`` makes a file's bytes,
+  ``folder`` writes it whole.
+"""

@@ -1,0 +1,220 @@
+"""``FileSink``: each record once in files of JSON lines, CSV or Parquet, by the names of the S3 sink connector.
+
+A file holds the values of one partition from its first offset to its last, which its name says. It is renamed into
+place when it is whole. A task resumes after the last file, whatever its group has committed. Where files end depends on
+the records alone, so two tasks that write one partition write the same files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semel.connect.api import Setting
+from semel.connect.connectors.sinks.file_formats import FORMATS
+from semel.connect.connectors.sinks.folder import Folder
+from semel.connect.sink_api import SinkBatch, SinkConnector, SinkContext, SinkTask, TopicPartition
+from semel.errors import ConfigError, Fenced, Retriable
+from semel.records.codecs import Codec
+from semel.serdes.columns import whole
+from semel.settings import NOTHING
+from semel.steps import SinkTaskStep, reached
+
+__all__ = ["FileSink", "FileSinkTask"]
+
+_NAME = re.compile(r"(?P<topic>.+)\+(?P<partition>\d+)\+(?P<first>\d+)\+(?P<last>\d+)\.\w+")
+
+
+class FileSink(SinkConnector):
+    """Writes values to files."""
+
+    config: ClassVar[Mapping[str, type | Setting]] = {
+        "path": Setting(str, documentation="A folder that all tasks reach, as a path or file:///…"),
+        "topics.dir": Setting(str, default="topics", documentation="The folder of all topics, below path."),
+        "format.class": Setting(str, default="JsonFormat", one_of=tuple(FORMATS)),
+        "flush.size": Setting(int, at_least=1, documentation="The records of a file."),
+        "rotate.interval.ms": Setting(
+            int, default=-1, at_least=1, also=-1, documentation="The most time of a file, by its records' timestamps."
+        ),
+        "behavior.on.null.values": Setting(str, default="fail", one_of=("fail", "ignore")),
+        "parquet.codec": Setting(str, default="snappy", one_of=tuple(one.name.lower() for one in Codec)),
+    }
+
+    def tasks(self, config: Mapping[str, Any], max_tasks: int) -> Sequence[Mapping[str, Any]]:
+        """Return the same for each. Raise :class:`ConfigError` for a path of another system."""
+        _place(config)
+        return [config] * max_tasks
+
+    def task(self) -> SinkTask:
+        """Make a task."""
+        return FileSinkTask()
+
+    def alter_offsets(self, config: Mapping[str, Any], offsets: Mapping[TopicPartition, int | None]) -> bool:
+        """Say yes: what was written before a file's end is never written again."""
+        return True
+
+
+class FileSinkTask(SinkTask):
+    """Keeps records until a file is full."""
+
+    def start(self, config: Mapping[str, Any], context: SinkContext) -> None:
+        """Remember the settings."""
+        self._config, self._context, self._place = config, context, _place(config)
+        self._open: dict[TopicPartition, _Partition] = {}
+
+    def open(self, partitions: Collection[TopicPartition]) -> None:
+        """Resume after the last file of each partition."""
+        self._open = {}
+        for topic, index in partitions:
+            folder = Folder(self._place / topic / f"partition={index}")
+            made = self._open[topic, index] = _Partition(folder, (topic, index), self._config)
+            try:
+                folder.prepare()
+                end = made.end()
+            except OSError as error:
+                raise _refused(error) from error
+            if end > self._context.positions.get((topic, index), 0):
+                self._context.offset((topic, index), end)
+
+    def put(self, batch: SinkBatch) -> None:
+        """Keep the records. Write each file that is full."""
+        partition = self._open[batch.partition]
+        try:
+            for table in batch.tables:
+                partition.add(self._values(table))
+        except OSError as error:
+            raise Retriable(
+                f"a file cannot be written: {error.strerror or error}. Nothing is lost. The batch is put again. Look at"
+                " the folder of path.",
+                tag="FILE_SINK",
+            ) from error
+
+    def pre_commit(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Return the offsets whose records are in files."""
+        return {one: at if (first := self._open[one].first) is None else first for one, at in offsets.items()}
+
+    def close(self, partitions: Collection[TopicPartition]) -> None:
+        """Forget what is in no file: the next task reads it again."""
+        self._open = {}
+
+    def _values(self, table: pa.Table) -> pa.Table:
+        nulls = whole(table["value"]).is_null()
+        if not pc.any(nulls).as_py():
+            return table
+        if self._config["behavior.on.null.values"] == "fail":
+            at = table["offset"].filter(nulls)[0]
+            raise ConfigError(
+                f"the record at offset {at} has a null value, and behavior.on.null.values=fail. The record was not put"
+                " into the target. Set behavior.on.null.values=ignore, or drop such records by a transformation.",
+                tag="SINK_RECORD",
+            )
+        return table.filter(pc.invert(nulls))
+
+
+class _Partition:
+    """The records of one partition that are in no file yet."""
+
+    def __init__(self, folder: Folder, partition: TopicPartition, config: Mapping[str, Any]) -> None:
+        self._folder, self._partition, self._config = folder, partition, config
+        self._format = FORMATS[config["format.class"]]
+        self._kept: list[pa.Table] = []
+        self._count = self._began_ms = self._next = 0
+        #: Set once the file ends here, until it is written.
+        self._full = False
+
+    @property
+    def first(self) -> int | None:
+        """The offset of the first record that is in no file."""
+        return int(self._kept[0]["offset"][0].as_py()) if self._kept else None
+
+    def end(self) -> int:
+        """Return the offset after the last file, or 0."""
+        return max((last + 1 for _, last in self._ranges()), default=0)
+
+    def add(self, table: pa.Table) -> None:
+        """Keep records, and write files that are full. What was kept before is left out: a batch may come again."""
+        table = table.slice(int(np.searchsorted(table["offset"].to_numpy(), self._next)))
+        while True:
+            if self._full or (self._kept and table.num_rows and _kind(table) != _kind(self._kept[0])):
+                self._full = True
+                self._write()
+            if not table.num_rows:
+                return
+            table = table.slice(self._keep(table))
+
+    def _keep(self, table: pa.Table) -> int:
+        """Keep records until the file is full. Return how many."""
+        times = table["timestamp"].cast(pa.int64()).fill_null(0).to_numpy()
+        if not self._kept:
+            self._began_ms = int(times[0])
+        count, interval = (
+            min(table.num_rows, self._config["flush.size"] - self._count),
+            self._config["rotate.interval.ms"],
+        )
+        late = np.flatnonzero(times[:count] >= self._began_ms + interval) if interval > 0 else np.array([], np.int64)
+        if len(late):
+            count = int(late[0])
+        self._full = len(late) > 0 or self._count + count == self._config["flush.size"]
+        if count:
+            part = table.slice(0, count)
+            self._kept.append(part)
+            self._count += count
+            self._next = int(part["offset"][-1].as_py()) + 1
+        return int(count)
+
+    def _write(self) -> None:
+        """Write the records that are kept as one file."""
+        topic, index = self._partition
+        first, last = self._kept[0]["offset"][0].as_py(), self._next - 1
+        name = f"{topic}+{index}+{first:010d}+{last:010d}.{self._format.extension}"
+        others = [one for one in self._ranges() if one[1] >= first]
+        if others and others != [(first, last)]:
+            raise Fenced(
+                f"{topic}-{index} has files of other offsets from {first} on than this task has. Nothing of this file"
+                " was written by this task. Nothing: the task that has the partition writes it.",
+                tag="SINK_FENCED",
+            )
+        if not others:
+            field = self._kept[0].schema.field("value").with_nullable(True)
+            column = pa.chunked_array([chunk for one in self._kept for chunk in one["value"].chunks], field.type)
+            data = self._format.data(whole(column), field, self._config["parquet.codec"])
+            self._folder.write(name, data, lambda: reached(SinkTaskStep.ROWS_SENT, self._config["name"]))
+        reached(SinkTaskStep.TARGET_COMMITTED, self._config["name"])
+        self._kept, self._count, self._full = [], 0, False
+
+    def _ranges(self) -> list[tuple[int, int]]:
+        """Return the first and the last offset of each file."""
+        matches = (_NAME.fullmatch(one) for one in self._folder.names())
+        return [(int(one["first"]), int(one["last"])) for one in matches if one is not None]
+
+
+def _kind(table: pa.Table) -> Any:
+    return table.schema.field("value").type
+
+
+def _place(config: Mapping[str, Any]) -> Path:
+    """Return the folder of all topics. Raise :class:`ConfigError` for a path of another system."""
+    url = urlsplit(config["path"])
+    path = Path(unquote(url.path) if url.scheme == "file" else config["path"])
+    if url.scheme not in ("", "file") or url.netloc or not path.is_absolute():
+        raise ConfigError(
+            f"path={config['path']!s:.200} is no folder that this sink writes to. {NOTHING} Give an absolute path, or"
+            " file:///…, of a file system that all tasks reach.",
+            tag="FILE_SINK",
+        )
+    return path / str(config["topics.dir"])
+
+
+def _refused(error: OSError) -> ConfigError:
+    return ConfigError(
+        f"the folder of path cannot be used: {error.strerror or error}. Nothing was written. Correct path, or its"
+        " rights.",
+        tag="FILE_SINK",
+    )

@@ -1,0 +1,319 @@
+"""Tasks and drivers of a sink killed at each step, and tasks that are held.
+
+Each record is one row of PostgreSQL, or one line of a file. No key hides a second one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from semel.connect import SinkBatch, SinkContext, SinkTask
+from semel.connect.connectors.sinks.sql import SqlSink, SqlSinkTask
+from semel.sandbox import Sandbox
+from semel.sandbox.ports import Ports
+from semel.sandbox.processes import alive
+from semel.steps import SinkTaskStep
+from semel.testing.crash import Action, CrashPlan, CrashPoint
+from semel.testing.postgres import Postgres
+from semel.testing.program import Program
+from semel.testing.spark.spark_cluster import SparkCluster
+from tests.connect.support.lines import SEMEL, STRING
+from tests.connect.support.rest import Rest
+from tests.support import topics
+from tests.support.other_client import produce
+from tests.support.waiting import wait_for
+
+LOCAL = SparkCluster("local[4,4]")
+SCHEMA = {"type": "struct", "optional": False, "fields": [{"field": "n", "type": "int32", "optional": False}]}
+#: A driver is killed while one task has sent rows, and another has committed them.
+HELD = [CrashPoint(SinkTaskStep.ROWS_SENT, 3, Action.HANG), CrashPoint(SinkTaskStep.TARGET_COMMITTED, 4, Action.HANG)]
+SAMPLE = [CrashPoint(SinkTaskStep.TARGET_COMMITTED, 8), CrashPoint(SinkTaskStep.ROWS_SENT, 16)]
+#: Few times at a start, and once more for each rebalance.
+RARE = [
+    SinkTaskStep.SINK_ASSIGNED,
+    SinkTaskStep.SINK_STARTED,
+    SinkTaskStep.PARTITIONS_OPENED,
+    SinkTaskStep.PARTITIONS_CLOSED,
+]
+EACH = [
+    *(CrashPoint(step, 2 + number) for number, step in enumerate(RARE[:3])),
+    *(CrashPoint(step, 10 + 4 * number) for number, step in enumerate(SinkTaskStep) if step not in RARE),
+    CrashPoint(SinkTaskStep.PARTITIONS_CLOSED),
+]
+HELD_BEFORE_PUT = CrashPoint(SinkTaskStep.RECORDS_READ, 30, Action.HANG)
+_numbers = count(1)
+
+
+class Careless(SqlSink):
+    """The control: a sink that forgets the target's offsets, so that only its group's count. It is killed once."""
+
+    def task(self) -> SinkTask:
+        return CarelessTask()
+
+
+class CarelessTask(SqlSinkTask):
+    def start(self, config: Mapping[str, Any], context: SinkContext) -> None:
+        os.environ.pop("SEMEL_CRASH", None)  # the points are for the other sink's tasks
+        self._puts = 0
+        super().start(config, context)
+
+    def open(self, partitions: Collection[tuple[str, int]]) -> None:
+        self._kept.change(dict.fromkeys(partitions))
+        super().open(partitions)
+
+    def put(self, batch: SinkBatch) -> None:
+        super().put(batch)
+        self._puts += 1
+        once = Path(os.environ["SEMEL_CRASH_DIR"]) / "careless"
+        if self._puts == 3 and not once.exists():
+            once.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Records:
+    """A sink of two tasks, its topic of three partitions, and what is in its target."""
+
+    def __init__(self, servers: str, **target: str) -> None:
+        self.name, self.count, self._servers = f"sink-kills-{next(_numbers)}", 0, servers
+        topics.create(servers, self.name, 3)
+        self.properties = {
+            "name": self.name,
+            "topics": self.name,
+            "tasks.max": "2",
+            "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+            "consumer.override.max.poll.records": "20",
+            "consumer.override.session.timeout.ms": "6000",
+            "consumer.override.max.poll.interval.ms": "8000",  # a task that is held does not hold up the group
+            **target,
+        }
+        self.produce(300)
+
+    def produce(self, count: int) -> None:
+        """Write more records."""
+        numbers = range(self.count, self.count + count)
+        self.count += count
+        values = ({"value": json.dumps({"schema": SCHEMA, "payload": {"n": n}}), "partition": n % 3} for n in numbers)
+        produce(self._servers, self.name, values)
+
+    def keep_coming(self) -> None:
+        """Write more records unless many wait already."""
+        if self.count - len(self.written()) < 300:
+            self.produce(30)
+
+    def written(self) -> Counter[int]:
+        """Return how often each record is in the target."""
+        raise NotImplementedError
+
+    def wait_all(self, what: Callable[[], str]) -> None:
+        """Wait until each record is there."""
+        wait_for(lambda: len(self.written()) == self.count, what)
+
+    def check_exact(self) -> None:
+        assert self.written() == Counter(range(self.count))
+
+
+class Rows(Records):
+    """Rows of a table."""
+
+    def __init__(self, servers: str, postgres: Postgres, **more: str) -> None:
+        self._postgres = postgres
+        target = {
+            "connector.class": "io.confluent.connect.jdbc.JdbcSinkConnector",
+            "connection.url": f"jdbc:postgresql://127.0.0.1:{postgres.port}/postgres",
+            "connection.user": "postgres",
+            "auto.create": "true",
+            "retry.backoff.ms": "200",
+            "max.retries": "1000",
+        }
+        super().__init__(servers, **{**target, **more})
+
+    def written(self) -> Counter[int]:
+        try:
+            with psycopg.connect(self._postgres.url.replace("+psycopg", "")) as connection:
+                return Counter(n for (n,) in connection.execute(f'SELECT n FROM "{self.name}"').fetchall())
+        except (psycopg.errors.UndefinedTable, psycopg.OperationalError):
+            return Counter()
+
+
+class Lines(Records):
+    """Lines of files. Each has ten records, which come in three or more batches: all that is produced fills files."""
+
+    def __init__(self, servers: str, folder: Path) -> None:
+        self._folder = folder
+        files = {"connector.class": "FileSink", "path": str(folder), "flush.size": "10"}
+        super().__init__(servers, **files, **{"consumer.override.max.poll.records": "4"})
+
+    def written(self) -> Counter[int]:
+        texts = (one.read_text() for one in self._folder.rglob("[!.]*.json"))
+        return Counter(json.loads(line)["n"] for text in texts for line in text.splitlines())
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    with Postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def ports() -> Iterator[Ports]:
+    one = Ports(1)
+    yield one
+    one.release()
+
+
+@contextmanager
+def running(servers: str, plan: CrashPlan, *sinks: Records, listeners: str = "") -> Iterator[Program]:
+    """Run a worker under a plan, and have it end as Ctrl-C does, unless it was killed."""
+    name, folder = sinks[0].name, plan.directory
+    worker = {
+        "bootstrap.servers": servers,
+        "group.id": f"group-of-{name}",
+        "offset.storage.topic": f"offsets-of-{name}",
+        "config.storage.topic": f"configs-of-{name}",
+        "status.storage.topic": f"states-of-{name}",
+        "listeners": listeners,
+        "offset.flush.interval.ms": "200",
+        "key.converter": STRING,
+        "value.converter": STRING,
+    }
+    files = {"worker.properties": worker, **{f"{one.name}.properties": one.properties for one in sinks}}
+    for file, properties in files.items():
+        (folder / file).write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    with LOCAL.driver([*SEMEL, "connect", *(str(folder / file) for file in files)], plan) as driver:
+        yield driver
+        if driver.process.poll() is None:
+            driver.process.send_signal(signal.SIGINT)
+            assert driver.wait(120) == 0, driver.tail()
+
+
+def wait_struck(plan: CrashPlan, driver: Program, rows: Records) -> None:
+    """Wait for all points, with records that keep coming."""
+
+    def struck(point: CrashPoint) -> bool:
+        rows.keep_coming()
+        return plan.struck(point) or driver.process.poll() is not None
+
+    for point in plan.points:
+        wait_for(partial(struck, point), driver.tail)
+        assert plan.struck(point), driver.tail()
+
+
+def test_every_step_is_struck() -> None:
+    assert {point.step for point in EACH} == set(SinkTaskStep)
+
+
+def test_tasks_that_die_and_one_that_is_late(kafka: Sandbox, postgres: Postgres, tmp_path: Path) -> None:
+    """Two tasks are killed, and a third one is held until its partitions are another's. Beside them runs the control:
+    its task dies as well, and only its group has its offsets.
+    """
+    servers = kafka.bootstrap_servers
+    rows = Rows(servers, postgres)
+    control = Rows(servers, postgres, **{"connector.class": f"{__name__}.Careless", "tasks.max": "1"})
+    plan = CrashPlan(tmp_path, *SAMPLE, HELD_BEFORE_PUT)
+    with running(servers, plan, rows, control) as driver:
+        wait_struck(plan, driver, rows)
+        rows.wait_all(driver.tail)  # by the other task
+        plan.release(HELD_BEFORE_PUT)
+        wait_for(lambda: "newer claim" in driver.tail(), driver.tail)
+        rows.produce(30)
+        rows.wait_all(driver.tail)
+        wait_for(lambda: max(control.written().values(), default=0) > 1, driver.tail)
+    rows.check_exact()
+
+
+@pytest.mark.exhaustive
+def test_drivers_and_each_step(kafka: Sandbox, postgres: Postgres, tmp_path: Path) -> None:
+    servers = kafka.bootstrap_servers
+    rows = Rows(servers, postgres)
+    plan = CrashPlan(tmp_path / "held", *HELD)
+    with running(servers, plan, rows) as driver:
+        wait_struck(plan, driver, rows)
+        driver.process.send_signal(signal.SIGKILL)
+        pids = [plan.victims(point)[-1] for point in HELD]
+        wait_for(lambda: not any(map(alive, pids)), "the end of the tasks without their driver")
+    plan = CrashPlan(tmp_path / "each", *EACH)
+    with running(servers, plan, rows) as driver:
+        wait_struck(plan, driver, rows)
+        rows.wait_all(driver.tail)
+    rows.check_exact()
+
+
+@pytest.mark.exhaustive
+def test_files_at_each_step(kafka: Sandbox, tmp_path: Path) -> None:
+    """Before the kills, one task is held before it renames a file, until another has written it."""
+    servers, held = kafka.bootstrap_servers, CrashPoint(SinkTaskStep.ROWS_SENT, 7, Action.HANG)
+    lines, plan = Lines(servers, tmp_path / "files"), CrashPlan(tmp_path, held, *EACH)
+    with running(servers, plan, lines) as driver:
+        wait_for(lambda: plan.struck(held), driver.tail)
+        wait_for(lambda: len(lines.written()) == 300, driver.tail)
+        plan.release(held)
+        wait_struck(plan, driver, lines)
+        lines.wait_all(driver.tail)
+    lines.check_exact()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("step", [SinkTaskStep.RECORDS_READ, SinkTaskStep.ROWS_SENT])
+def test_a_process_that_freezes(kafka: Sandbox, postgres: Postgres, tmp_path: Path, step: SinkTaskStep) -> None:
+    """Its partitions move. Where it froze within its transaction, PostgreSQL ends that first."""
+    servers, frozen = kafka.bootstrap_servers, CrashPoint(step, 5, Action.STOP)
+    rows, plan = Rows(servers, postgres), CrashPlan(tmp_path, frozen)
+    with running(servers, plan, rows) as driver:
+        wait_struck(plan, driver, rows)
+        (pid,) = plan.victims(frozen)
+        rows.wait_all(driver.tail)
+        if alive(pid):
+            plan.release(frozen)
+        wait_for(lambda: not alive(pid), "the end of the process that was frozen")
+        rows.produce(30)
+        rows.wait_all(driver.tail)
+    rows.check_exact()
+
+
+@pytest.mark.exhaustive
+def test_a_database_that_is_killed_is_waited_for(kafka: Sandbox, postgres: Postgres, tmp_path: Path) -> None:
+    servers, held = kafka.bootstrap_servers, CrashPoint(SinkTaskStep.ROWS_SENT, 5, Action.HANG)
+    rows, plan = Rows(servers, postgres), CrashPlan(tmp_path, held)
+    with running(servers, plan, rows) as driver:
+        wait_struck(plan, driver, rows)
+        postgres.kill()
+        plan.release(held)
+        postgres.start()
+        rows.produce(30)
+        rows.wait_all(driver.tail)
+    rows.check_exact()
+
+
+@pytest.mark.exhaustive
+def test_tasks_come_and_go_under_load(kafka: Sandbox, postgres: Postgres, ports: Ports, tmp_path: Path) -> None:
+    """One task, then three, then two, while records keep coming."""
+    servers = kafka.bootstrap_servers
+    rows = Rows(servers, postgres, **{"tasks.max": "1"})
+    (port,) = ports.numbers
+    address = f"http://127.0.0.1:{port}"
+    with running(servers, CrashPlan(tmp_path), rows, listeners=address) as driver:
+        rest = Rest("semel", address, servers, {}, tmp_path)
+        wait_for(rest.answers, driver.tail)
+        for tasks in (1, 3, 2):
+            rest.ask("PUT", f"/connectors/{rows.name}/config", rows.properties | {"tasks.max": str(tasks)})
+            before = len(rows.written())
+
+            def moved(tasks: int = tasks, before: int = before) -> bool:
+                rows.keep_coming()
+                return rest.states(rows.name) == ["RUNNING"] * (1 + tasks) and len(rows.written()) > before + 300
+
+            wait_for(moved, driver.tail)
+        rows.wait_all(driver.tail)
+    rows.check_exact()

@@ -1,0 +1,174 @@
+"""``FileSink`` on a folder: where files end, what they hold, and what a task that is late finds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import csv, parquet
+
+from semel.connect import Setting, SinkBatch, SinkContext
+from semel.connect.connectors.sinks.files import FileSink, FileSinkTask
+from semel.errors import ConfigError, Fenced, Retriable
+from tests.connect.support.sink_batches import PARTITION, batch
+
+FOLDER = "topics/orders/partition=0"
+
+
+def config(path: Path | str, **more: Any) -> Mapping[str, Any]:
+    defaults = {name: one.default for name, one in FileSink.config.items() if isinstance(one, Setting)}
+    named = {name.replace("_", "."): value for name, value in more.items()}
+    return {**defaults, "name": "its", "path": str(path), "flush.size": 3, **named}
+
+
+def task(path: Path, context: SinkContext | None = None, **more: Any) -> FileSinkTask:
+    made = FileSinkTask()
+    made.start(config(path, **more), context or SinkContext())
+    made.open([PARTITION])
+    return made
+
+
+def rows(count: int, start: int = 0) -> SinkBatch:
+    values = [({"id": n}, {"name": f"n{n}", "price": Decimal("1.50")}) for n in range(start, start + count)]
+    return batch(values, start)
+
+
+def names(path: Path) -> list[str]:
+    return sorted(one.name for one in (path / FOLDER).iterdir())
+
+
+def lines(path: Path) -> list[Any]:
+    return [
+        json.loads(line)["name"] for name in names(path) for line in (path / FOLDER / name).read_text().splitlines()
+    ]
+
+
+def test_a_file_has_its_records_whatever_the_batches(tmp_path: Path) -> None:
+    for folder, sizes in ((tmp_path / "a", [7]), (tmp_path / "b", [1, 2, 1, 3]), (tmp_path / "c", [4, 3])):
+        made, start = task(folder), 0
+        for size in sizes:
+            made.put(rows(size, start))
+            start += size
+        assert names(folder) == ["orders+0+0000000000+0000000002.json", "orders+0+0000000003+0000000005.json"]
+        assert lines(folder) == [f"n{n}" for n in range(6)]
+        assert made.pre_commit({PARTITION: 7}) == {PARTITION: 6}
+    written = [[(tmp_path / one / FOLDER / name).read_bytes() for name in names(tmp_path / one)] for one in "abc"]
+    assert written[0] == written[1] == written[2]
+
+
+def test_a_task_resumes_after_the_last_file(tmp_path: Path) -> None:
+    task(tmp_path).put(rows(5))
+    context = SinkContext(positions={PARTITION: 0})
+    later = task(tmp_path, context)
+    assert context.offsets == {PARTITION: 3}
+    later.put(rows(4, 3))
+    later.put(rows(4, 3))  # a batch that comes again
+    assert lines(tmp_path) == [f"n{n}" for n in range(6)]
+    ahead = SinkContext(positions={PARTITION: 9})
+    task(tmp_path, ahead)
+    assert ahead.offsets == {}
+
+
+def test_two_tasks_write_the_same_files(tmp_path: Path) -> None:
+    late, other = task(tmp_path), task(tmp_path)
+    late.put(rows(2))
+    other.put(rows(3))
+    late.put(rows(2, 2))
+    assert lines(tmp_path) == ["n0", "n1", "n2"]
+
+
+def test_a_task_with_other_settings_is_fenced(tmp_path: Path) -> None:
+    late, other = task(tmp_path), task(tmp_path, flush_size=2)
+    late.put(rows(2))
+    other.put(rows(2))
+    with pytest.raises(Fenced):
+        late.put(rows(2, 2))
+    assert lines(tmp_path) == ["n0", "n1"]
+
+
+def test_another_schema_ends_a_file(tmp_path: Path) -> None:
+    made = task(tmp_path, format_class="ParquetFormat")
+    made.put(rows(2))
+    wider = pa.struct([pa.field("name", pa.string()), pa.field("more", pa.int32())])
+    made.put(batch([({"id": 2}, {"name": "n2", "more": 5})] * 3, 2, wider))
+    first, second = (parquet.read_table(tmp_path / FOLDER / one) for one in names(tmp_path))
+    assert first.to_pylist() == [{"name": f"n{n}", "price": Decimal("1.50")} for n in range(2)]
+    assert second.to_pylist() == [{"name": "n2", "more": 5}] * 3
+    assert names(tmp_path)[1] == "orders+0+0000000002+0000000004.parquet"
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_codecs_of_parquet(tmp_path: Path, codec: str) -> None:
+    task(tmp_path, format_class="ParquetFormat", parquet_codec=codec).put(rows(3))
+    (name,) = names(tmp_path)
+    assert parquet.read_table(tmp_path / FOLDER / name)["name"].to_pylist() == ["n0", "n1", "n2"]
+
+
+def test_timestamps_end_a_file(tmp_path: Path) -> None:
+    made = task(tmp_path, rotate_interval_ms=100, flush_size=10)
+    timed = rows(4)
+    times = pa.array([1000, 1099, 1100, 1250], pa.timestamp("ms"))
+    made.put(SinkBatch(PARTITION, [timed.tables[0].set_column(3, "timestamp", times)], 0, 4))
+    assert names(tmp_path) == ["orders+0+0000000000+0000000001.json", "orders+0+0000000002+0000000002.json"]
+
+
+def test_csv(tmp_path: Path) -> None:
+    task(tmp_path, format_class="CsvFormat").put(rows(3))
+    (name,) = names(tmp_path)
+    assert csv.read_csv(tmp_path / FOLDER / name).to_pylist() == [{"name": f"n{n}", "price": 1.5} for n in range(3)]
+    nested = pa.struct([pa.field("a", pa.list_(pa.int32()))])
+    with pytest.raises(ConfigError, match="CSV has no cell for field a"):
+        task(tmp_path / "nested", format_class="CsvFormat").put(batch([({"id": 1}, {"a": [1]})] * 3, 0, nested))
+
+
+def test_values_without_fields_are_json_lines(tmp_path: Path) -> None:
+    task(tmp_path / "text").put(batch([(None, "a\nb")] * 3, 0, pa.string()))
+    (name,) = names(tmp_path / "text")
+    assert (tmp_path / "text" / FOLDER / name).read_text() == '"a\\nb"\n' * 3
+    table = batch([(None, None)] * 3).tables[0]
+    values = pa.ExtensionArray.from_storage(pa.json_(), pa.array(['{"a":\n1}', "2", '"x"']))
+    loose = table.set_column(table.schema.get_field_index("value"), pa.field("value", values.type), values)
+    task(tmp_path / "loose").put(SinkBatch(PARTITION, [loose], 0, 3))
+    (name,) = names(tmp_path / "loose")
+    assert (tmp_path / "loose" / FOLDER / name).read_text() == '{"a":1}\n2\n"x"\n'
+    with pytest.raises(ConfigError, match="has no fields"):
+        task(tmp_path / "p", format_class="ParquetFormat").put(batch([(None, "x")] * 3, 0, pa.string()))
+
+
+def test_nulls_fail_or_are_left_out(tmp_path: Path) -> None:
+    mixed = batch([({"id": n}, None if n == 1 else {"name": f"n{n}", "price": None}) for n in range(4)])
+    with pytest.raises(ConfigError, match="the record at offset 1 has a null value"):
+        task(tmp_path).put(mixed)
+    task(tmp_path, behavior_on_null_values="ignore").put(mixed)
+    assert lines(tmp_path) == ["n0", "n2", "n3"]
+    assert names(tmp_path) == ["orders+0+0000000000+0000000003.json"]
+
+
+def test_a_folder_that_cannot_be_written_is_tried_again(tmp_path: Path) -> None:
+    made = task(tmp_path)
+    folder = tmp_path / FOLDER
+    folder.rmdir()
+    with pytest.raises(Retriable):
+        made.put(rows(4))
+    folder.mkdir()
+    made.put(rows(4))
+    made.put(rows(2, 4))
+    assert lines(tmp_path) == [f"n{n}" for n in range(6)]
+
+
+def test_what_was_not_renamed_is_removed(tmp_path: Path) -> None:
+    (tmp_path / FOLDER).mkdir(parents=True)
+    (tmp_path / FOLDER / ".orders+0+0000000000+0000000002.json.x.tmp").touch()
+    task(tmp_path)
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("path", ["relative/path", "s3://bucket/path", "file://host/path"])
+def test_a_path_of_another_system(path: str) -> None:
+    with pytest.raises(ConfigError, match="is no folder that this sink writes to"):
+        FileSink().tasks(config(path), 1)
