@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from semel.errors import ConfigError
 
-__all__ = ["announced", "own_class"]
+__all__ = ["announced", "imported", "own_class", "path_of"]
 
 T = TypeVar("T")
 
@@ -20,24 +20,40 @@ def announced(kind: str) -> dict[str, EntryPoint]:
     return {one.name: one for one in entry_points(group=f"semel.connect.{kind}")}
 
 
+def imported(path: str) -> Any:
+    """Return what a path of Python names.
+
+    Raises :class:`ImportError`, which says why, for all that goes wrong: a module runs when it is imported.
+    """
+    module, _, attribute = path.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (Exception, SystemExit) as raised:
+        raise ImportError(f"{type(raised).__name__}: {raised!s:.200}") from raised
+
+
+def path_of(name: str, *kinds: str) -> str:
+    """Return the path of a class that a package announces, or the name itself."""
+    known = next((entry for kind in kinds if (entry := announced(kind).get(name)) is not None), None)
+    return (name if known is None else known.value).replace(":", ".")
+
+
 def own_class(name: str, base: type[T], kind: str) -> type[T] | None:
     """Return a subclass of ``base``; None if no such class can be there: the name has no module, and is not announced.
 
     Raises :class:`ConfigError` for one that cannot be imported, or is another class.
     """
-    known = announced(kind).get(name)
-    path = name if known is None else known.value.replace(":", ".")
-    module, _, attribute = path.rpartition(".")
-    if not module:
+    path = path_of(name, kind)
+    if "." not in path:
         return None
     try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (Exception, SystemExit) as raised:  # a module runs when it is imported
+        found = imported(path)
+    except ImportError as error:
         raise ConfigError(
-            f"{name:.200} cannot be imported ({type(raised).__name__}: {raised!s:.200}). Nothing was read or written."
-            " Install it on the driver and on the executors, or send it with --py-files.",
+            f"{name:.200} cannot be imported ({error}). Nothing was read or written. Install it on the driver and on"
+            " the executors, or send it with --py-files.",
             tag="PLUGIN_MISSING",
-        ) from raised
+        ) from error
     if not (isinstance(found, type) and issubclass(found, base)):
         raise ConfigError(
             f"{name:.200} is no subclass of semel.connect.{base.__name__}. Nothing was read or written. Name one.",

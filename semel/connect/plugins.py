@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
+from semel._version import __version__
 from semel.connect.api import SourceConnector
 from semel.connect.converters import BYTES, NUMBERS, STRING, WITHOUT_EFFECT, Converter, check_plain, json_converter
+from semel.connect.own_classes import announced, imported, path_of
 from semel.connect.registry_converters import REGISTRY_CONVERTERS, registry_converter
 from semel.connect.sink_api import SinkConnector
 from semel.connect.transforms import PREDICATES, TRANSFORMS
@@ -80,31 +82,50 @@ _USE = "Use AvroConverter, JsonConverter, StringConverter, ByteArrayConverter, o
 _JAVA = ("org.", "com.", "io.", "net.")
 
 
-def plugins() -> list[tuple[str, str]]:
-    """Return the kind and the name of each plugin that semel has."""
-    sources = [("source", path) for path in dict.fromkeys(_SOURCES.values())]
-    sinks = [("sink", path) for path in dict.fromkeys(_SINKS.values())]
+class Plugin(NamedTuple):
+    """A class that a worker has."""
+
+    kind: str
+    name: str
+    version: str
+
+
+def plugins() -> list[Plugin]:
+    """Return those that semel has, and those that installed packages announce."""
     transforms = [
-        ("transformation", f"{made.package}{name}{side}")
+        f"{made.package}{name}{side}"
         for name, made in TRANSFORMS.items()
         for side in (("$Key", "$Value") if made.sided else ("",))
     ]
-    predicates = [("predicate", f"{_TRANSFORMS}predicates.{name}") for name in PREDICATES]
+    own: dict[str, Iterable[str]] = {
+        "source": dict.fromkeys(_SOURCES.values()),
+        "sink": dict.fromkeys(_SINKS.values()),
+        "transformation": transforms,
+        "predicate": [f"{_TRANSFORMS}predicates.{name}" for name in PREDICATES],
+        "converter": [name for name in (*_CONVERTERS, *_JSON, *REGISTRY_CONVERTERS) if name.startswith(_JAVA)],
+    }
+    there = {"source": "sources", "sink": "sinks", "transformation": "transforms", "predicate": "predicates"}
     return [
-        *sources,
-        *sinks,
-        *transforms,
-        *predicates,
-        *(("converter", name) for name in (*_CONVERTERS, *_JSON, *REGISTRY_CONVERTERS) if name.startswith(_JAVA)),
+        *(Plugin(kind, name, __version__) for kind, names in own.items() for name in names),
+        *(
+            Plugin(kind, name, entry.dist.version if entry.dist is not None else "undefined")
+            for kind, group in there.items()
+            for name, entry in announced(group).items()
+        ),
     ]
+
+
+def _path(name: str) -> str:
+    """Return the path of the class of a ``connector.class``."""
+    return _CONNECTORS.get(name) or path_of(name, "sources", "sinks")
 
 
 def kind_of(name: str) -> str:
     """Return ``source`` or ``sink`` for a ``connector.class``, or ``unknown`` for a module that is not imported yet."""
-    path = _CONNECTORS.get(name, name).replace(":", ".")
-    if path in _SINKS.values():
+    path = _path(name)
+    if path in _SINKS.values() or name in announced("sinks"):
         return "sink"
-    if path in _SOURCES.values():
+    if path in _SOURCES.values() or name in announced("sources"):
         return "source"
     module, _, attribute = path.rpartition(".")
     found = getattr(sys.modules.get(module), attribute, None)
@@ -118,11 +139,10 @@ def connector_class(name: str) -> type[SourceConnector] | type[SinkConnector]:
 
     Raises :class:`ConfigError` for one that cannot be imported or is no connector, :class:`Unsupported` for Java's.
     """
-    path = _CONNECTORS.get(name, name).replace(":", ".")
-    module, _, attribute = path.rpartition(".")
+    path = _path(name)
     try:
-        found = getattr(importlib.import_module(module), attribute) if module else None
-    except (ImportError, AttributeError) as missing:
+        found = imported(path) if "." in path else None
+    except ImportError as error:
         if path.startswith(_JAVA):
             raise Unsupported(
                 f"connector.class={name} is a Java class, and connectors here are Python classes. Nothing was read or"
@@ -130,16 +150,10 @@ def connector_class(name: str) -> type[SourceConnector] | type[SinkConnector]:
                 tag="JAVA_CONNECTOR",
             ) from None
         raise ConfigError(
-            f"connector.class={name} cannot be imported ({missing}). Nothing was read or written. Install it on the"
+            f"connector.class={name} cannot be imported ({error}). Nothing was read or written. Install it on the"
             " driver and on the executors, or send it with --py-files.",
             tag="CONNECTOR_MISSING",
-        ) from missing
-    except (Exception, SystemExit) as raised:  # a module runs when it is imported
-        raise ConfigError(
-            f"connector.class={name} cannot be imported: its module raised {type(raised).__name__} ({raised!s:.200})."
-            " Nothing was read or written. Correct the module, or the name.",
-            tag="CONNECTOR_MISSING",
-        ) from raised
+        ) from error
     if not (isinstance(found, type) and issubclass(found, (SourceConnector, SinkConnector))):
         hint = nearest(name, _CONNECTORS) or "."
         raise ConfigError(

@@ -7,7 +7,6 @@ from typing import Any
 
 from starlette.routing import Route
 
-from semel._version import __version__
 from semel.connect.herder.connector_calls import ask_connector, within
 from semel.connect.plugins import connector_class, plugins
 from semel.connect.rest.calls import Answer, Call, endpoint, texts
@@ -23,9 +22,9 @@ __all__ = ["ROUTES"]
 def _list(call: Call) -> Answer:
     only = call.flag("connectorsOnly", default=True)
     shown = [
-        {"class": name, "type": kind, "version": __version__}
-        for kind, name in plugins()
-        if kind in ("source", "sink") or not only
+        {"class": one.name, "type": one.kind, "version": one.version}
+        for one in plugins()
+        if one.kind in ("source", "sink") or not only
     ]
     return Answer(body=shown)
 
