@@ -26,7 +26,16 @@ from semel.serdes.text import as_bytes, bytes_value, checked_text, encoded, text
 from semel.serdes.unfit import Mismatch, MixedTypes, NotText, TooWide, Unfit, WrongType
 from semel.settings import Setting, not_yet, read_settings, unknown
 
-__all__ = ["BYTES", "NUMBERS", "STRING", "WITHOUT_EFFECT", "Converter", "check_plain", "json_converter", "refused"]
+__all__ = [
+    "BYTES",
+    "NUMBERS",
+    "STRING",
+    "WITHOUT_EFFECT",
+    "ConfiguredConverter",
+    "check_plain",
+    "json_converter",
+    "refused",
+]
 
 #: Options that Kafka Connect's converters have, and that change nothing here.
 WITHOUT_EFFECT = frozenset({"plugin.version", "schemas.cache.size"})
@@ -36,7 +45,7 @@ _ANYTHING = ("JSON", "Avro", "JSON Schema", "Protobuf")
 
 
 @dataclass(frozen=True, slots=True)
-class Converter:
+class ConfiguredConverter:
     """Writes keys or values as bytes: a column of them, or one by its schema."""
 
     name: str
@@ -44,12 +53,12 @@ class Converter:
     form: str
     _column: Callable[[Any, pa.Field, str], Any]
     _value: Callable[[Schema | None, Any, str], bytes | None]
-    _read: Callable[[Any, str], list[Run]]
+    _read: Callable[[Any, str, str], list[Run]]
 
-    def read(self, column: Any, part: str) -> list[Run]:
+    def read(self, column: Any, part: str, topic: str) -> list[Run]:
         """Return the values of a column of bytes: neighbours of one schema are one column, with its field."""
         try:
-            return self._read(column, part)
+            return self._read(column, part, topic)
         except (ValueError, pa.ArrowInvalid) as error:
             raise _unreadable(error, part, self.name, self.form) from None
 
@@ -90,7 +99,7 @@ _JSON = {
 }
 
 
-def json_converter(options: Mapping[str, str], setting: str) -> Converter:
+def json_converter(options: Mapping[str, str], setting: str) -> ConfiguredConverter:
     """Return the converter with these options. Raise an error for one that is wrong."""
     _refuse_unknown(options, _JSON, setting)
     values = read_settings(_JSON, options, prefix=f"{setting}.")
@@ -108,7 +117,8 @@ def json_converter(options: Mapping[str, str], setting: str) -> Converter:
             text = f'{{"schema":{"null" if schema is None else schema_text(schema, form)},"payload":{text}}}'
         return encoded(text)
 
-    return Converter("JsonConverter", "JSON", column, value, read_envelopes if with_schema else read_plain)
+    read = read_envelopes if with_schema else read_plain
+    return ConfiguredConverter("JsonConverter", "JSON", column, value, lambda data, part, _: read(data, part))
 
 
 def refused(error: Unfit, part: str, converter: str, form: str) -> ConfigError:
@@ -160,20 +170,24 @@ def _by_schema(
     return lambda schema, value, _: write(schema, value)
 
 
-def _reads(read: Callable[[Any], Any]) -> Callable[[Any, str], list[Run]]:
-    def run(column: Any, name: str) -> list[Run]:
+def _reads(read: Callable[[Any], Any]) -> Callable[[Any, str, str], list[Run]]:
+    def run(column: Any, name: str, _: str) -> list[Run]:
         made = read(column)
         return [(pa.field(name, made.type), made)]
 
     return run
 
 
-STRING = Converter("StringConverter", "text", _plain(write_text), _by_schema(text_value), _reads(checked_text))
-BYTES = Converter("ByteArrayConverter", "bytes", _plain(write_bytes), _by_schema(bytes_value), _reads(as_bytes))
+STRING = ConfiguredConverter(
+    "StringConverter", "text", _plain(write_text), _by_schema(text_value), _reads(checked_text)
+)
+BYTES = ConfiguredConverter(
+    "ByteArrayConverter", "bytes", _plain(write_bytes), _by_schema(bytes_value), _reads(as_bytes)
+)
 #: By the first part of the names of their classes.
-NUMBERS: Mapping[str, Converter] = MappingProxyType(
+NUMBERS: Mapping[str, ConfiguredConverter] = MappingProxyType(
     {
-        name: Converter(
+        name: ConfiguredConverter(
             f"{name}Converter",
             str(number.kind),
             _plain(number.write_exact),

@@ -8,8 +8,17 @@ from typing import NamedTuple
 
 from semel._version import __version__
 from semel.connect.api import SourceConnector
-from semel.connect.converters import BYTES, NUMBERS, STRING, WITHOUT_EFFECT, Converter, check_plain, json_converter
+from semel.connect.converters import (
+    BYTES,
+    NUMBERS,
+    STRING,
+    WITHOUT_EFFECT,
+    ConfiguredConverter,
+    check_plain,
+    json_converter,
+)
 from semel.connect.own_classes import announced, imported, path_of
+from semel.connect.own_converters import own_converter
 from semel.connect.registry_converters import REGISTRY_CONVERTERS, registry_converter
 from semel.connect.sink_api import SinkConnector
 from semel.connect.transforms import PREDICATES, TRANSFORMS
@@ -78,7 +87,10 @@ _CONVERTERS = _PLAIN | {
 }
 _TRANSFORMS = "org.apache.kafka.connect.transforms."
 _JSON = ("JsonConverter", "Json", "org.apache.kafka.connect.json.JsonConverter")
-_USE = "Use AvroConverter, JsonConverter, StringConverter, ByteArrayConverter, or LongConverter and the like."
+_USE = (
+    "Use AvroConverter, JsonConverter, StringConverter, ByteArrayConverter, LongConverter and the like, or a class of"
+    " your own by its Python name."
+)
 _JAVA = ("org.", "com.", "io.", "net.")
 
 
@@ -104,7 +116,13 @@ def plugins() -> list[Plugin]:
         "predicate": [f"{_TRANSFORMS}predicates.{name}" for name in PREDICATES],
         "converter": [name for name in (*_CONVERTERS, *_JSON, *REGISTRY_CONVERTERS) if name.startswith(_JAVA)],
     }
-    there = {"source": "sources", "sink": "sinks", "transformation": "transforms", "predicate": "predicates"}
+    there = {
+        "source": "sources",
+        "sink": "sinks",
+        "transformation": "transforms",
+        "predicate": "predicates",
+        "converter": "converters",
+    }
     return [
         *(Plugin(kind, name, __version__) for kind, names in own.items() for name in names),
         *(
@@ -164,7 +182,7 @@ def connector_class(name: str) -> type[SourceConnector] | type[SinkConnector]:
     return found
 
 
-def converter(name: str, setting: str, options: Mapping[str, str]) -> Converter:
+def converter(name: str, setting: str, options: Mapping[str, str]) -> ConfiguredConverter:
     """Return the converter of a setting. Raise :class:`Unsupported` or :class:`ConfigError`."""
     if name in _JSON:
         return json_converter(options, setting)
@@ -175,6 +193,9 @@ def converter(name: str, setting: str, options: Mapping[str, str]) -> Converter:
         return registry_converter(name, options, setting)
     if name.startswith(_JAVA):
         raise not_yet(f"{setting}={name}", _USE)
+    own = own_converter(name, setting, options)
+    if own is not None:
+        return own
     hint = nearest(name, [*_CONVERTERS, *_JSON, *REGISTRY_CONVERTERS]) or "."
     raise ConfigError(
         f"{setting}={name} is not a known converter{hint} Nothing was read or written. {_USE}", tag="WRONG_VALUE"

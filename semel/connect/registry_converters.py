@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semel.connect.converters import Converter
+from semel.connect.converters import ConfiguredConverter
 from semel.errors import ConfigError
 from semel.serdes.avro.connect_reader import ConnectReader
 from semel.serdes.avro.options import AvroOptions
@@ -107,7 +107,7 @@ REGISTRY_CONVERTERS: Mapping[str, Format] = MappingProxyType(
 )
 
 
-def registry_converter(name: str, options: Mapping[str, str], setting: str) -> Converter:
+def registry_converter(name: str, options: Mapping[str, str], setting: str) -> ConfiguredConverter:
     """Return the converter with these options. Raise an error for one that is wrong, or not there."""
     made = REGISTRY_CONVERTERS[name]
     prefix, own = f"{setting}.", table_of(made.options)
@@ -115,13 +115,13 @@ def registry_converter(name: str, options: Mapping[str, str], setting: str) -> C
     chosen = made.options(**read_fields(made.options, options, prefix=prefix))
     parts = _Parts(made, settings, chosen, is_key=setting.startswith("key."))
     if made.reader is None:
-        read: Callable[[Any, str], list[Run]] = partial(_reads_not_yet, made.converter)
+        read: Callable[[Any, str, str], list[Run]] = partial(_reads_not_yet, made.converter)
     else:
         read = _Readers(made.kind, made.reader, parts.registry).read
-    return Converter(made.converter, made.form, parts.column, parts.value, read)
+    return ConfiguredConverter(made.converter, made.form, parts.column, parts.value, read)
 
 
-def _reads_not_yet(converter: str, _column: Any, part: str) -> list[Run]:
+def _reads_not_yet(converter: str, _column: Any, part: str, _topic: str) -> list[Run]:
     raise not_yet(
         f"reading by {converter} in a sink",
         f"Use another {part}.converter, or read the topic by semel.streams, which has a serde for it.",
@@ -212,7 +212,7 @@ class _Readers:
         #: By the bytes before a value.
         self._readers: dict[bytes, ConnectReader] = {}
 
-    def read(self, column: Any, part: str) -> list[Run]:
+    def read(self, column: Any, part: str, _: str) -> list[Run]:
         """Return columns of values, and null for a tombstone. Raise :class:`Unfit` for what is no such value."""
         return runs_of((None if one is None else self._value(one) for one in column.to_pylist()), part)
 

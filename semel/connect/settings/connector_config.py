@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from semel.connect.api import SourceConnector
-from semel.connect.converters import Converter
+from semel.connect.converters import ConfiguredConverter
 from semel.connect.herder.connector_calls import ask_connector
 from semel.connect.plugins import check_header_converter, connector_class, converter, option_of, without_effect
 from semel.connect.settings.clients import ConnectorClients, read_clients
@@ -42,8 +42,8 @@ class ConnectorConfig:
     class_name: str
     connector: SourceConnector | SinkConnector
     max_tasks: int
-    key: Converter
-    value: Converter
+    key: ConfiguredConverter
+    value: ConfiguredConverter
     own: Mapping[str, Any]
     chain: Chain
     clients: ConnectorClients
@@ -220,7 +220,7 @@ class ConnectorConfigParser:
         self.definitions += [Definition(name, group="Topic Creation") for name in names if name != f"{PREFIX}groups"]
         return read_topic_creation(self._properties, clients.admin)
 
-    def _converter(self, setting: str) -> Converter | None:
+    def _converter(self, setting: str) -> ConfiguredConverter | None:
         """Return the connector's own converter, or the worker's. None after a problem, which is reported."""
         name, options = self._given.get(setting), self._properties.below(f"{setting}.")
         if name is None:

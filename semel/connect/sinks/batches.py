@@ -119,8 +119,9 @@ class Batches:
 
     def _converted(self, rows: pa.Table) -> Iterator[pa.Table]:
         config, topic = self._config, str(rows["topic"][0])
-        keys = _staged("KEY_CONVERTER", config.key.name, lambda: config.key.read(whole(rows["key"]), "key"))
-        values = _staged("VALUE_CONVERTER", config.value.name, lambda: config.value.read(whole(rows["value"]), "value"))
+        keys = _staged("KEY_CONVERTER", config.key.name, lambda: config.key.read(whole(rows["key"]), "key", topic))
+        value = config.value
+        values = _staged("VALUE_CONVERTER", value.name, lambda: value.read(whole(rows["value"]), "value", topic))
         columns = {
             "topic": rows["topic"],
             "partition": rows["partition"],

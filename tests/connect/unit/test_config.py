@@ -185,7 +185,8 @@ def test_what_would_change_the_result_is_refused_at_its_setting(setting: str, va
             "MISSING_OPTION",
             "schema.registry.url is missing",
         ),
-        ({"value.converter": "my.shop.CsvConverter"}, "WRONG_VALUE", "is not a known converter"),
+        ({"value.converter": "my.shop.CsvConverter"}, "PLUGIN_MISSING", "my.shop.CsvConverter cannot be imported"),
+        ({"value.converter": "CsvConverter"}, "WRONG_VALUE", "is not a known converter"),
         (
             {"value.converter": "JsonConverter", "value.converter.schemas.enable": "no"},
             "WRONG_VALUE",

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from semel.connect.own_classes import announced
-from semel.connect.plugins import Plugin, connector_class, kind_of, plugins
+from semel.connect.plugins import Plugin, connector_class, converter, kind_of, plugins
 from semel.connect.settings.connector_config import ConnectorConfigParser
 from semel.connect.settings.worker_config import WorkerConfig
 from semel.errors import ConfigError
+from semel.serdes.schemas.arrow import arrow_field, schema_of
+from tests.connect.support.own_converters import ROW
 from tests.connect.unit.test_config import LINES, WORKER
 
 MODULE = """
-from semel.connect import Predicate, SinkConnector, SourceConnector, Transform
+from semel.connect import Converter, Predicate, SinkConnector, SourceConnector, Transform
 
 class Orders(SourceConnector): pass
 class Ledger(SinkConnector): pass
@@ -23,6 +26,8 @@ class Redact(Transform):
     def change(self, record): return record
 class Big(Predicate):
     def chooses(self, record): return True
+class Text(Converter):
+    def from_connect_data(self, topic, schema, value): return "text"
 """
 ENTRIES = """
 [semel.connect.sources]
@@ -33,6 +38,8 @@ ShopLedger = shop_of_tests:Ledger
 Redact = shop_of_tests:Redact
 [semel.connect.predicates]
 Big = shop_of_tests:Big
+[semel.connect.converters]
+Text = shop_of_tests:Text
 """
 
 
@@ -53,7 +60,13 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("shop")
 def test_what_a_package_announces_is_listed_and_used_by_its_short_name() -> None:
     listed = [one for one in plugins() if one.version == "1.2"]
-    kinds = {"source": "ShopOrders", "sink": "ShopLedger", "transformation": "Redact", "predicate": "Big"}
+    kinds = {
+        "source": "ShopOrders",
+        "sink": "ShopLedger",
+        "transformation": "Redact",
+        "predicate": "Big",
+        "converter": "Text",
+    }
     assert listed == [Plugin(kind, name, "1.2") for kind, name in kinds.items()]
     assert connector_class("ShopOrders").__name__ == "Orders"
     assert (kind_of("ShopOrders"), kind_of("ShopLedger")) == ("source", "sink")
@@ -77,3 +90,37 @@ def test_a_name_that_leads_nowhere(name: str, text: str) -> None:
     with pytest.raises(ConfigError) as refused:
         connector_class(name)
     assert text in refused.value.message
+
+
+SEMICOLONS = "tests.connect.support.own_converters.Semicolons"
+
+
+def test_a_converter_of_ones_own_writes_records_and_tables_and_reads_them() -> None:
+    made = converter(SEMICOLONS, "value.converter", {"separator": "|"})
+    rows = [{"id": 1, "name": "a"}, None, {"id": 2, "name": "b"}]
+    written = [b"1|a", None, b"2|b"]
+    assert [made.value(None, one, "value", "t") for one in rows] == written
+    field = arrow_field("value", ROW).with_nullable(True)
+    assert made.column(pa.chunked_array([pa.array(rows, field.type)]), field, "t").to_pylist() == written
+    ((field, column),) = made.read(pa.array(written), "value", "t")
+    assert (schema_of(field).but(optional=False), column.to_pylist()) == (ROW, rows)
+
+
+def test_what_a_converter_of_ones_own_raises_is_an_error_of_the_record() -> None:
+    made = converter(SEMICOLONS, "value.converter", {})
+    with pytest.raises(ConfigError, match=r"made Semicolons raise KeyError: 'name'. Nothing of this poll is visible"):
+        made.value(None, {"id": 1}, "value", "t")
+    with pytest.raises(ConfigError, match=r"it raised ValueError: .* The record was not put into the target"):
+        made.read(pa.array([b"1"]), "value", "t")
+    with pytest.raises(ConfigError, match=r"a value .*2147483648"):
+        made.read(pa.array([b"2147483648;a"]), "value", "t")
+    with pytest.raises(ConfigError, match=r"value\.converter\.seperator.*did you mean value\.converter\.separator"):
+        converter(SEMICOLONS, "value.converter", {"seperator": "|"})
+    with pytest.raises(ConfigError, match=r"no subclass of semel\.connect\.Converter"):
+        converter("json.JSONDecoder", "value.converter", {})
+
+
+@pytest.mark.usefixtures("shop")
+def test_a_converter_must_give_bytes() -> None:
+    with pytest.raises(ConfigError, match="was made a str by Text, which must give bytes"):
+        converter("Text", "key.converter", {}).value(None, 1, "key", "t")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from semel.streams.nodes.tables.old_values import OldValues
 from semel.streams.topology.record_order import RecordOrder
-from tests.streams.oracle.answers import TABLES, differing, driven, judged, kept
+from tests.streams.oracle.answers import TABLES, differing, driven, kept, of_inputs_together
 from tests.streams.oracle.cases import case
 from tests.streams.oracle.topologies import build
 
@@ -60,18 +59,8 @@ def test_control_whole_batches_give_other_answers(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("seed", range(5, len(CASES), 50))
 def test_kafka_streams_answers_the_same_where_inputs_come_together(seed: int) -> None:
-    parts = build(CASES[seed]["steps"]).topology.sub_topologies()
-    if not any(len(part.sources) > 1 and any(source.internal for source in part.sources) for part in parts):
-        answer, judge = driven(CASES[seed], [7, 25], together=True), judged(CASES[seed])
-        if any(len(part.sources) > 1 and RecordOrder.of(part.nodes).by_key for part in parts):
-            sort_by_key(answer, judge)
-        assert answer == judge
-
-
-def sort_by_key(*answers: dict[str, dict[str, list[Any]]]) -> None:
-    """Sort the rows of topics: those of other keys may change places."""
-    for rows in (rows for one in answers for rows in one["topics"].values()):
-        rows.sort(key=lambda row: row[0] or "")
+    answers = of_inputs_together(CASES[seed])
+    assert answers is None or answers[0] == answers[1]
 
 
 @settings(max_examples=40, deadline=None)
