@@ -224,7 +224,7 @@ def _one_by_one(table: pa.Table, change: Callable[[Record], Record | None]) -> I
     changed = []
     for one in records_of(table):
         key, value = Data(one.key_schema, one.key), Data(one.value_schema, one.value)
-        made = change(Record(one.topic, key, value, one.partition, one.timestamp, one.headers))
+        made = change(Record(one.topic, key, value, one.partition, one.timestamp, one.headers, one.offset))
         if made is not None:
             changed.append(_Changed(one.partition, one.offset, made))
     for _, group in groupby(changed, lambda one: one.kind):

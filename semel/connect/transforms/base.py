@@ -32,6 +32,10 @@ class Row(Protocol):
     def timestamp(self) -> Any:
         """The timestamp in milliseconds, or None."""
 
+    @property
+    def offset(self) -> Any:
+        """The offset where a sink's record was read, or None."""
+
 
 class Side(Protocol):
     """The key or the value: of a table as a column, or of one record."""

@@ -48,6 +48,11 @@ class TableRow:
         """The timestamps, or None."""
         return self._column("timestamp")
 
+    @property
+    def offset(self) -> Any:
+        """The offsets, or None."""
+        return self._column("offset")
+
     def _column(self, name: str) -> Any:
         return whole(self._table.column(name)) if name in self._table.schema.names else None
 

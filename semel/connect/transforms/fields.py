@@ -21,11 +21,12 @@ _TEXT, _LIST = Setting(str, default=None), Setting(list, default=())
 
 
 class InsertField(Transform):
-    """Puts in the topic, the partition, the timestamp, or a fixed text. A source's record has no offset yet."""
+    """Puts in the topic, the partition, the offset, the timestamp, or a fixed text. A source's record has no offset."""
 
     options: ClassVar[_Options] = {
         "topic.field": _TEXT,
         "partition.field": _TEXT,
+        "offset.field": _TEXT,
         "timestamp.field": _TEXT,
         "static.field": _TEXT,
         "static.value": _TEXT,
@@ -33,7 +34,7 @@ class InsertField(Transform):
 
     def __init__(self, options: Mapping[str, Any], side: str) -> None:
         super().__init__(options, side)
-        new = ("topic.field", "partition.field", "timestamp.field", "static.field")
+        new = ("topic.field", "partition.field", "offset.field", "timestamp.field", "static.field")
         if not any(options.get(name) for name in new):
             raise ConfigError("No field insertion configured.", tag="TRANSFORM")
         if bool(options.get("static.field")) != bool(options.get("static.value")):
@@ -55,6 +56,10 @@ class InsertField(Transform):
                 return row.topic
             case "partition.field":
                 return row.partition
+            case "offset.field":
+                if row.offset is None:
+                    raise refused(self.name, "offset.field is for sinks, and a source's record has no offset yet")
+                return row.offset
             case "timestamp.field":
                 return row.timestamp
             case _:
@@ -67,6 +72,7 @@ _SCHEMAS: Mapping[str, Mapping[bool, Schema]] = {
     for option, schema in {
         "topic.field": Schema.string(),
         "partition.field": Schema.int32(),
+        "offset.field": Schema.int64(),
         "timestamp.field": Schema.timestamp(),
         "static.field": Schema.string(),
     }.items()

@@ -188,6 +188,8 @@ class Record:
     partition: int | None
     timestamp: int | None
     headers: Sequence[tuple[str, bytes | None]]
+    #: Where a sink's record was read. A source's record has none yet.
+    offset: int | None = None
 
 
 @lru_cache(4096)

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from semel.connect import Data, Record
 from semel.connect.api import Schema, SourceBatch, SourceRecord
 from semel.connect.settings.connector_config import ConnectorConfig, ConnectorConfigParser
 from semel.connect.settings.worker_config import WorkerConfig
@@ -289,3 +290,20 @@ def test_a_class_of_ones_own_that_raises(tolerance: str) -> None:
         return
     with pytest.raises(ConfigError, match="Shout cannot change a record: it raised AttributeError"):
         _written(made, records)
+
+
+INSERT = {"type": "InsertField$Value", "offset.field": "read_at", "topic.field": "of"}
+
+
+def test_the_offset_of_a_sink_s_record_is_put_in() -> None:
+    """Kafka refuses it for sources too, record by record."""
+    chain = config(INSERT).chain
+    table = pa.table({"value": pa.array([{"a": 1}, {"a": 2}]), "offset": pa.array([7, 9])})
+    ((_, made),) = chain.apply("orders", table)
+    assert [(row["of"], row["read_at"]) for row in made["value"].to_pylist()] == [("orders", 7), ("orders", 9)]
+    record = Record("orders", Data(None, None), Data(None, {"a": 1}), 0, None, (), 7)
+    changed_record = chain.change(record)
+    assert changed_record is not None
+    assert changed_record.value.value == {"a": 1, "of": "orders", "read_at": 7}
+    with pytest.raises(ConfigError, match=r"offset\.field is for sinks"):
+        rows_of([_record({"a": 1}, 0)], config(INSERT), 0)
