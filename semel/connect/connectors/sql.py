@@ -39,7 +39,13 @@ class SqlSource(SourceConnector):
         "connection.password": Setting(str, default="", secret=True),
         "mode": Setting(str, one_of=("incrementing", "timestamp", "timestamp+incrementing")),
         "incrementing.column.name": Setting(str, default=""),
-        "timestamp.column.name": Setting(str, default=""),
+        "timestamp.column.name": Setting(list, default=(), documentation="The first that is not null counts."),
+        "timestamp.initial": Setting(
+            int,
+            default=None,
+            at_least=-1,
+            documentation="Without an offset, read what is later than this, in ms; -1 is now.",
+        ),
         "timestamp.delay.interval.ms": Setting(int, default=0, at_least=0),
         "table.whitelist": Setting(list, default=(), documentation="Tables, each as it is or with its schema."),
         "validate.non.null": Setting(
@@ -121,7 +127,7 @@ class SqlSourceTask(SourceTask):
         self._config = config
         self._engine = open_engine(config)
         self._readings = [
-            Reading(self._engine, source, config, Progress.of(context.offset(source.partition)))
+            Reading(self._engine, source, config, _progress(config, context.offset(source.partition)))
             for source in sources_of(config)
         ]
         self._due = dict.fromkeys(range(len(self._readings)), 0.0)
@@ -166,6 +172,10 @@ class SqlSourceTask(SourceTask):
         if found is None:
             return None
         return reading.polled(found)
+
+
+def _progress(config: Mapping[str, Any], offset: Mapping[str, Any] | None) -> Progress:
+    return Progress.initial(config) if offset is None else Progress.of(offset)
 
 
 def _first_line(error: BaseException) -> str:

@@ -51,7 +51,9 @@ def check_nulls(engine: Engine, source: Source, mode: str) -> None:
     schema, _, name = source.table.rpartition(".")
     found = sa.inspect(engine).get_columns(name, schema=schema or None)
     columns = {str(column["name"]): column for column in found}
-    for column in source.columns:
+    times = [columns.get(column) or columns.get(column.lower()) for column in source.times]
+    timed = any(there is not None and not there["nullable"] for there in times)  # one of them always says the time
+    for column in (source.number,) if timed else source.columns:
         there = columns.get(column) or columns.get(column.lower())
         if there is None or not there["nullable"]:
             continue

@@ -97,7 +97,22 @@ class Source:
     topic: str
     table: str
     query: str
-    columns: tuple[str, ...]
+    #: Columns of times: the first that is not null is the time of a row.
+    times: tuple[str, ...]
+    #: The column of ids, or an empty text.
+    number: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns by which it is read."""
+        return (*self.times, self.number) if self.number else self.times
+
+    def moment(self, clause: Any) -> Any:
+        """Return the time of a row, of what :meth:`clause` gives."""
+        import sqlalchemy as sa
+
+        columns = [clause.c[name] for name in self.times]
+        return columns[0] if len(columns) == 1 else sa.func.coalesce(*columns)
 
     @property
     def partition(self) -> dict[str, str]:
@@ -129,21 +144,18 @@ class Source:
 def sources_of(config: Mapping[str, Any]) -> list[Source]:
     """Return the sources of a configuration. Raise :class:`ConfigError` if it contradicts itself."""
     mode = config["mode"].lower()
-    columns: list[str] = []
-    for kind in ("timestamp", "incrementing"):
-        if kind in mode.split("+"):
-            name = config[f"{kind}.column.name"]
-            if not name:
-                raise ConfigError(f"mode={mode} needs {kind}.column.name. {NOTHING} Give it.", tag="MISSING_OPTION")
-            columns.append(name)
+    for kind in mode.split("+"):
+        if not config[f"{kind}.column.name"]:
+            raise ConfigError(f"mode={mode} needs {kind}.column.name. {NOTHING} Give it.", tag="MISSING_OPTION")
+    times = tuple(config["timestamp.column.name"]) if "timestamp" in mode.split("+") else ()
+    number = config["incrementing.column.name"] if "incrementing" in mode.split("+") else ""
     tables, query = list(config["table.whitelist"]), config["query"]
     if bool(tables) == bool(query):
         raise ConfigError(f"Give one of table.whitelist and query. {NOTHING}", tag="MISSING_OPTION")
     if query:
-        return [Source(config["topic.prefix"], "", query, tuple(columns))]
-    return [
-        Source(f"{config['topic.prefix']}{table.rpartition('.')[2]}", table, "", tuple(columns)) for table in tables
-    ]
+        return [Source(config["topic.prefix"], "", query, times, number)]
+    topics = {table: f"{config['topic.prefix']}{table.rpartition('.')[2]}" for table in tables}
+    return [Source(topic, table, "", times, number) for table, topic in topics.items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +191,15 @@ class Progress:
             }
         return made
 
+    @classmethod
+    def initial(cls, config: Mapping[str, Any]) -> Progress:
+        """Return the position that ``timestamp.initial`` names: that time itself is read where ids tell rows apart."""
+        mode, given = config["mode"].lower().split("+"), config["timestamp.initial"]
+        if given is None or "timestamp" not in mode:
+            return cls()
+        moment = time.time_ns() // 1000 if given < 0 else given * 1000
+        return cls(moment, -1 if "incrementing" in mode else None)
+
 
 class Reading:
     """Reads one source, batch by batch."""
@@ -207,7 +228,7 @@ class Reading:
                 return None
             clause = self.source.clause()
             statement = sa.select(sa.text("*")).select_from(clause)
-            statement = statement.where(*self._bounds(clause)).order_by(*clause.c)
+            statement = statement.where(*self._bounds(clause)).order_by(*self._order(clause))
             most = self._config["batch.max.rows"]
             found = connection.execute(statement.limit(most))
             assert found.cursor is not None
@@ -215,7 +236,7 @@ class Reading:
             names, rows = list(found.keys()), list(found.fetchall())
             if self._timed and not self._counted and len(rows) == most:
                 rows = self._whole_moments(
-                    connection, lambda moment: statement.where(clause.c[0] == moment), names, rows
+                    connection, lambda moment: statement.where(self.source.moment(clause) == moment), names, rows
                 )
         if self._careful and len(rows) < most:
             self._horizon = None  # all up to it is read
@@ -227,8 +248,7 @@ class Reading:
         """Return the rows without the last time, of which more may come: the next batch begins after a time, and would
         skip them. If all rows have one time, return all rows of that time, by the statement that ``whole`` makes.
         """
-        name = self._config["timestamp.column.name"]
-        times = [_moment(self._value(dict(zip(names, row, strict=True)), name)) for row in rows]
+        times = [_moment(self._time(dict(zip(names, row, strict=True)))) for row in rows]
         kept = [row for row, moment in zip(rows, times, strict=True) if moment != times[-1]]
         return kept or list(connection.execute(whole(times[-1])).fetchall())
 
@@ -253,7 +273,7 @@ class Reading:
         last = dict(zip(found.names, found.rows[-1], strict=True))
         moment = number = None
         if self._timed:
-            moment = _microseconds(self._value(last, self._config["timestamp.column.name"]))
+            moment = _microseconds(self._time(last))
         if self._counted:
             number = self._value(last, self._config["incrementing.column.name"])
             if type(number) is not int:
@@ -301,16 +321,27 @@ class Reading:
             last_id = self._progress.incrementing
             bounds = [number.is_not(None) if last_id is None else number > last_id]
             return bounds if self._horizon is None else [*bounds, number <= self._horizon]
-        moment = clause.c[0]
+        moment = self.source.moment(clause)
         now = datetime.fromtimestamp(time.time() - self._config["timestamp.delay.interval.ms"] / 1000, UTC)
-        bounds = [moment < now.replace(tzinfo=None), *(column.is_not(None) for column in clause.c)]
+        bounds = [moment < now.replace(tzinfo=None), *(column.is_not(None) for column in self._order(clause))]
         if self._progress.timestamp_us is not None:
             last = datetime(1970, 1, 1) + timedelta(microseconds=self._progress.timestamp_us)
             later = moment > last
             if self._counted and self._progress.incrementing is not None:
-                later = sa.or_(later, sa.and_(moment == last, clause.c[1] > self._progress.incrementing))
+                number = clause.c[self.source.number]
+                later = sa.or_(later, sa.and_(moment == last, number > self._progress.incrementing))
             bounds.append(later)
         return bounds
+
+    def _order(self, clause: Any) -> list[Any]:
+        """Return what rows are read in the order of."""
+        times = [self.source.moment(clause)] if self._timed else []
+        return [*times, clause.c[self.source.number]] if self._counted else times
+
+    def _time(self, row: Mapping[str, Any]) -> Any:
+        """Return the time of a row: that of the first column that has one."""
+        times = (self._value(row, name) for name in self.source.times)
+        return next((one for one in times if one is not None), None)
 
     def _value(self, row: Mapping[str, Any], name: str) -> Any:
         return row.get(name, row.get(name.lower()))

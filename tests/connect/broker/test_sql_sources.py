@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -114,7 +115,7 @@ def test_by_time_and_by_query(postgres: Postgres, table: str) -> None:
     with connected(postgres) as connection:
         for number in (3, 1, 1, 2):
             connection.execute(insert, [str(number), number])
-        both = {"mode": "timestamp+incrementing", "timestamp_column_name": "at", "batch_max_rows": 1}
+        both = {"mode": "timestamp+incrementing", "timestamp_column_name": ["at"], "batch_max_rows": 1}
         reader = table_reader(postgres, table, **both)
         assert [(row["text"], row["id"]) for row in reader.read(4)] == [("1", 2), ("1", 3), ("2", 4), ("3", 1)]
         ms = 1_577_836_800_004
@@ -141,7 +142,7 @@ def test_rows_of_one_time_are_not_divided(postgres: Postgres, table: str) -> Non
     than the load.
     """
     most = 3
-    reader = table_reader(postgres, table, mode="timestamp", timestamp_column_name="at", batch_max_rows=most)
+    reader = table_reader(postgres, table, mode="timestamp", timestamp_column_name=["at"], batch_max_rows=most)
     with connected(postgres, autocommit=False) as connection:
         for number in range(5):
             connection.execute(f'INSERT INTO "{table}" (text) VALUES (%s)', [str(number)])
@@ -155,13 +156,51 @@ def test_rows_of_one_time_are_not_divided(postgres: Postgres, table: str) -> Non
         assert sorted(row["text"] for row in reader.read(9)) == [str(number) for number in range(9)]
 
 
+@pytest.mark.parametrize("mode", ["timestamp", "timestamp+incrementing"])
+def test_the_first_of_several_times_counts(postgres: Postgres, table: str, mode: str) -> None:
+    """As people write ``updated_at,created_at``. The column that is never null says the time of all others."""
+    columns = {"mode": mode, "timestamp_column_name": ["updated", "at"], "batch_max_rows": 2}
+    with connected(postgres) as connection:
+        connection.execute(f'ALTER TABLE "{table}" ADD COLUMN updated timestamp')
+        insert = f"INSERT INTO \"{table}\" (text, at) VALUES (%s, timestamp '2020-01-01' + %s * interval '1 h')"
+        for number in (1, 3, 2):
+            connection.execute(insert, [str(number), number])
+        reader = table_reader(postgres, table, **columns)
+        assert [row["text"] for row in reader.read(3)] == ["1", "2", "3"]
+        connection.execute(f"UPDATE \"{table}\" SET updated = '2020-01-02' WHERE text = '1'")
+        connection.execute(f"UPDATE \"{table}\" SET updated = '2020-01-01 02:30' WHERE text = '2'")  # passed already
+        reader.start()
+        assert [(row["text"], row["updated"]) for row in reader.read(4)[3:]] == [("1", datetime(2020, 1, 2))]
+        assert [reader.poll() for _ in range(3)] == [0] * 3
+
+
+@pytest.mark.parametrize(("mode", "first"), [("timestamp", "2"), ("timestamp+incrementing", "1")])
+def test_a_table_is_read_from_a_time_on(postgres: Postgres, table: str, mode: str, first: str) -> None:
+    """The time itself counts where ids tell rows apart, as in the JDBC source. An offset counts more."""
+    moment = 1_577_840_400_000  # 2020-01-01 01:00
+    with connected(postgres) as connection:
+        insert = f"INSERT INTO \"{table}\" (text, at) VALUES (%s, timestamp '2020-01-01' + %s * interval '1 h')"
+        for number in range(4):
+            connection.execute(insert, [str(number), number])
+        columns = {"mode": mode, "timestamp_column_name": ["at"], "batch_max_rows": 1}
+        reader = table_reader(postgres, table, timestamp_initial=moment, **columns)
+        expected = [str(number) for number in range(int(first), 4)]
+        assert [row["text"] for row in reader.read(len(expected))] == expected
+        reader.start()
+        assert [reader.poll() for _ in range(3)] == [0] * 3
+        now = table_reader(postgres, table, timestamp_initial=-1, **columns)
+        assert [now.poll() for _ in range(3)] == [0] * 3
+        connection.execute(f"INSERT INTO \"{table}\" (text, at) VALUES ('new', timezone('UTC', now()))")
+        assert [row["text"] for row in now.read(1)] == ["new"]
+
+
 def test_times_are_compared_whatever_the_zone_of_the_server(postgres: Postgres, table: str) -> None:
     insert = f"INSERT INTO \"{table}\" (text, at) VALUES (%s, timestamptz '2020-01-01 10:00Z' + %s * interval '1 h')"
     with connected(postgres) as connection:
         connection.execute(f'ALTER TABLE "{table}" ALTER COLUMN at TYPE timestamptz')
         connection.execute("ALTER ROLE postgres SET TimeZone TO 'America/New_York'")
         try:
-            reader = table_reader(postgres, table, mode="timestamp", timestamp_column_name="at")
+            reader = table_reader(postgres, table, mode="timestamp", timestamp_column_name=["at"])
             connection.execute(insert, ["first", 0])
             reader.read(1)
             connection.execute(insert, ["an hour later", 1])

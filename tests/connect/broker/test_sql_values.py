@@ -149,7 +149,7 @@ def test_columns_that_may_be_null_are_refused_or_their_rows_left_out(postgres: P
         connection.execute(f'DROP TABLE IF EXISTS "{table}"')
         connection.execute(f'CREATE TABLE "{table}" (id bigint, at timestamp)')
         connection.execute(f"INSERT INTO \"{table}\" VALUES (1, '2020-01-01'), (NULL, NULL), (2, '2020-01-01')")
-    columns = {"incrementing_column_name": "id", "timestamp_column_name": "at"}
+    columns = {"incrementing_column_name": "id", "timestamp_column_name": ["at"]}
     with pytest.raises(ConfigError, match=rf"may be null, and mode={mode.replace('+', '.')} passes over rows"):
         table_reader(postgres, table, mode=mode, **columns)
     reader = table_reader(postgres, table, mode=mode, validate_non_null=False, **columns)
@@ -162,7 +162,7 @@ def test_a_column_of_days_is_no_column_of_times(postgres: Postgres, table: str) 
     with connected(postgres) as connection:
         connection.execute(f'ALTER TABLE "{table}" ALTER COLUMN at TYPE date')
         connection.execute(f'INSERT INTO "{table}" (at) VALUES (%s)', ["2020-01-01"])
-    reader = table_reader(postgres, table, mode="timestamp", timestamp_column_name="at")
+    reader = table_reader(postgres, table, mode="timestamp", timestamp_column_name=["at"])
     with pytest.raises(ConfigError, match="timestamp column holds '2020-01-01'"):
         reader.read(1)
 
@@ -231,7 +231,7 @@ def test_sqlite_and_what_is_refused(tmp_path: Path) -> None:
         Reader(
             SqlSource(),
             table_whitelist=["orders"],
-            **{**config, "mode": "timestamp", "timestamp_column_name": "id"},
+            **{**config, "mode": "timestamp", "timestamp_column_name": ["id"]},
         )
     with pytest.raises(ConfigError, match="needs timestamp"):
         Reader(SqlSource(), table_whitelist=["orders"], **{**config, "mode": "timestamp"})

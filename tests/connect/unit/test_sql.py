@@ -71,7 +71,7 @@ def config_of(file: Path) -> dict[str, Any]:
         **GIVEN,
         "connection.url": f"sqlite:///{file}",
         "incrementing.column.name": "id",
-        "timestamp.column.name": "",
+        "timestamp.column.name": [],
         "timestamp.delay.interval.ms": 0,
         "table.whitelist": ["sold"],
         "query": "",
