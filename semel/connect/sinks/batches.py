@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -23,11 +23,9 @@ from semel.connect.transforms.record import Data, Record
 from semel.errors import ConfigError, Retriable
 from semel.records.record_headers import HEADERS
 from semel.serdes.columns import is_json, whole
-from semel.serdes.json_value import json_text
 from semel.serdes.registry.errors import RegistryUnusable
 from semel.serdes.schemas import Schema
-from semel.serdes.schemas.arrow import array_of, arrow_field
-from semel.serdes.schemas.runs import Run
+from semel.serdes.schemas.runs import Run, run_of
 from semel.wire.backoff import Backoff
 
 __all__ = ["BadRecord", "Batches"]
@@ -244,15 +242,5 @@ def _table(changed: Sequence[_Changed]) -> pa.Table:
             "headers": pa.array(headers, HEADERS),
         }
     )
-    keys = _column("key", key_schema, (one.key.value for one in records))
-    return _with_values(table, keys, _column("value", value_schema, (one.value.value for one in records)))
-
-
-def _column(name: str, schema: Schema | None, given: Iterable[Any]) -> Run:
-    values = list(given)
-    if schema is None:
-        texts = [None if one is None else json_text(one) for one in values]
-        made = pa.ExtensionArray.from_storage(pa.json_(), pa.array(texts, pa.string()))
-        return pa.field(name, made.type), made
-    field = arrow_field(name, schema)
-    return field.with_nullable(True) if None in values else field, array_of(values, field)
+    keys = run_of("key", key_schema, [one.key.value for one in records])
+    return _with_values(table, keys, run_of("value", value_schema, [one.value.value for one in records]))

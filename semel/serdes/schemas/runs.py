@@ -5,16 +5,16 @@ A value without a schema is JSON's text, of Arrow's type ``json``: nothing is in
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from semel.serdes.json_value import json_text
 from semel.serdes.schemas.arrow import array_of, arrow_field
 from semel.serdes.schemas.schema import Schema
 
-__all__ = ["Run", "runs_of"]
+__all__ = ["Run", "run_of", "runs_of"]
 
 #: Neighbours of one schema: its field, which is called as the part of the record, and the column.
 Run = tuple[pa.Field, Any]
@@ -38,12 +38,13 @@ def runs_of(values: Iterable[tuple[Schema | None, Any] | None], name: str) -> li
         runs[-1][1].append(value)
     if waiting:
         return [(pa.field(name, pa.null()), pa.nulls(waiting))]
-    return [_run(name, schema, values) for schema, values in runs]
+    return [run_of(name, schema, values) for schema, values in runs]
 
 
-def _run(name: str, schema: Schema | None, values: Sequence[Any]) -> Run:
+def run_of(name: str, schema: Schema | None, values: Sequence[Any]) -> Run:
+    """Return one column of values that are checked by their schema, or have none."""
     if schema is None:
-        texts = [None if one is None else json.dumps(one, separators=(",", ":"), ensure_ascii=False) for one in values]
+        texts = [None if one is None else json_text(one) for one in values]
         made = pa.ExtensionArray.from_storage(pa.json_(), pa.array(texts, pa.string()))
         return pa.field(name, made.type), made
     field = arrow_field(name, schema)
