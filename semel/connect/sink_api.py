@@ -127,6 +127,8 @@ class SinkContext:
     errant_record_reporter: ErrantRecordReporter | None = None
     #: Where the partitions are read from, unless ``open`` says otherwise: what the group has committed.
     positions: Mapping[TopicPartition, int] = field(default_factory=dict)
+    #: The ids of the topics of this task's partitions, set before ``open``: a topic that is made again has another one.
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
     paused: set[TopicPartition] = field(default_factory=set)
     commit_requested: bool = False

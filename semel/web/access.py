@@ -49,7 +49,8 @@ class Access:
         checks = [Middleware(BaseHTTPMiddleware, dispatch=self._check)]
         if self.origins:
             allowed = list(self.origins)
-            checks.append(Middleware(CORSMiddleware, allow_origins=allowed, allow_methods=["*"], allow_headers=["*"]))
+            cors = Middleware(CORSMiddleware, allow_origins=allowed, allow_methods=["*"], allow_headers=["*"])
+            checks.insert(0, cors)  # a browser asks first whether it may send a login, and sends none with that
         return checks
 
     async def _check(self, request: Request, proceed: Callable[[Request], Awaitable[Response]]) -> Response:

@@ -64,7 +64,7 @@ def open_engine(config: Mapping[str, Any]) -> Engine:
         if config["connection.password"]:
             url = url.set(password=config["connection.password"])
         more = {"use_native_hstore": False} if url.get_backend_name() == "postgresql" else {}
-        engine = sa.create_engine(url, pool_pre_ping=True, pool_size=1, **more)
+        engine = sa.create_engine(url, pool_pre_ping=True, pool_size=1, hide_parameters=True, **more)
     except (ArgumentError, NoSuchModuleError, ImportError, ValueError) as error:
         raise ConfigError(  # the text may hold a password
             f"connection.url cannot be used: {type(error).__name__}. {NOTHING} Write it as SQLAlchemy does:"

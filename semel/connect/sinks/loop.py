@@ -24,6 +24,7 @@ from semel.connect.sinks.reader import GroupReader, ReadBatch
 from semel.connect.task_report import TaskReport
 from semel.errors import ConfigError, Fenced, Retriable
 from semel.processes.process import Process
+from semel.read.ranges import id_text
 from semel.steps import SinkTaskStep, reached
 from semel.wire.backoff import Backoff
 from semel.wire.client import Client
@@ -69,7 +70,7 @@ class _Loop:
     ) -> None:
         assert config.sink is not None
         self._process, self._config, self._name = process, config, f"{config.name}-{number}"
-        self._interval_s = interval_ms / 1000
+        self._client, self._interval_s = client, interval_ms / 1000
         self._letters = DeadLetters(config, number)
         self._batches = Batches(config, number, self._letters.take)
         self._reader = GroupReader(client, config.sink, self)
@@ -175,6 +176,8 @@ class _Loop:
         """Open the task's partitions. Return the offsets that it names."""
         context = self._context
         context.assignment, context.positions = frozenset(positions), dict(positions)
+        topics = self._client.topics({topic for topic, _ in positions})
+        context.topic_ids = {name: id_text(topic.id) for name, topic in topics.items()}
         context.offsets, context.paused = {}, set()
         self._pending = None
         self._task.open(context.assignment)

@@ -155,6 +155,11 @@ class Transform:
             raise refused(self.name, f"only structs and dictionaries have fields, and it found {side}")
         return parts
 
+    def check_new(self, side: Side, name: str, there: Mapping[str, Any]) -> None:
+        """Refuse a field that a schema would have twice. A value without a schema has the last one, as in Kafka."""
+        if name in there and side.null() is None:
+            raise refused(self.name, f"it would have the field {name:.100} twice")
+
     @property
     def name(self) -> str:
         """Its name in messages."""

@@ -47,6 +47,7 @@ class InsertField(Transform):
         for option, (name, optional) in self._new.items():
             made = side.constant(_SCHEMAS[option][optional], self._value(option, row))
             if made is not None:
+                self.check_new(side, name, parts)
                 parts[name] = made
         return side.with_parts(parts)
 
@@ -99,11 +100,12 @@ class ReplaceField(Transform):
     def changed(self, side: S, row: Row) -> S:
         """Return the structure with the remaining fields."""
         include, exclude = self.given["include"], self.given["exclude"]
-        kept = {
-            self._renames.get(name, name): part
-            for name, part in self.parts(side).items()
-            if name not in exclude and (not include or name in include)
-        }
+        kept: dict[str, S] = {}
+        for name, part in self.parts(side).items():
+            if name not in exclude and (not include or name in include):
+                new = self._renames.get(name, name)
+                self.check_new(side, new, kept)
+                kept[new] = part
         return side.with_parts(kept)
 
 
@@ -154,7 +156,11 @@ class Flatten(Transform):
 
     def changed(self, side: S, row: Row) -> S:
         """Return the flat structure."""
-        return side.with_parts(dict(self._flat(self.parts(side), "", optional=side.is_optional)))
+        flat: dict[str, S] = {}
+        for name, part in self._flat(self.parts(side), "", optional=side.is_optional):
+            self.check_new(side, name, flat)
+            flat[name] = part
+        return side.with_parts(flat)
 
     def _flat(self, parts: Mapping[str, S], prefix: str, *, optional: bool) -> Iterator[tuple[str, S]]:
         for name, part in parts.items():

@@ -100,7 +100,7 @@ class HeaderFrom(Transform):
         super().__init__(options, side)
         if len(options["fields"]) != len(options["headers"]):
             raise ConfigError("fields and headers must be as many as each other.", tag="TRANSFORM")
-        self._names = dict(zip(options["fields"], options["headers"], strict=True))
+        self._names = list(zip(options["fields"], options["headers"], strict=True))
 
     def change(self, record: Record) -> Record:
         """Return the record with these headers."""
@@ -108,13 +108,13 @@ class HeaderFrom(Transform):
         if side.is_tombstone:
             return record
         parts, added = self.parts(side), []
-        for field, name in self._names.items():
+        for field, name in self._names:
             part = parts.get(field, side.null())
             if part is None:
                 raise refused(self.name, f"field does not exist: {field}")
             added.append((name, header_text(part.schema, part.value)))
         record.headers = [*record.headers, *added]
         if self.given["operation"].lower() == "move":
-            kept = {name: part for name, part in parts.items() if name not in self._names}
+            kept = {name: part for name, part in parts.items() if name not in self.given["fields"]}
             setattr(record, self.side, side.with_parts(kept))
         return record

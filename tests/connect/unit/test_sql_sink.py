@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import traceback
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -154,3 +155,55 @@ def test_settings_that_contradict_each_other(config: dict[str, Any]) -> None:
     with pytest.raises(ConfigError) as refused:
         SqlSink().tasks(sql_config("sqlite:///x", **config), 1)
     assert refused.value.tag == "WRONG_VALUE"
+
+
+def test_a_topic_that_was_made_again_is_not_passed_over(target: Target) -> None:
+    """Its first records have offsets that were written once. An offset that a user has set counts for any topic."""
+    first, again = (SinkContext(topic_ids={PARTITION[0]: name}) for name in ("first", "again"))
+    sql_task(target.url, first, **UPSERT).put(batch(ROWS[:3]))
+    with pytest.raises(ConfigError, match=r"it was made again, or is of another cluster\. Nothing more was written"):
+        sql_task(target.url, again, **UPSERT)
+    assert target.next_offset() == 3
+    SqlSink().alter_offsets(sql_config(target.url), {PARTITION: 1})
+    sql_task(target.url, again, **UPSERT).put(batch(ROWS[1:2], start=1))
+    assert again.offsets == {PARTITION: 1}
+    with pytest.raises(ConfigError, match="it was made again"):
+        sql_task(target.url, first, **UPSERT)
+
+
+def test_a_number_is_not_rounded(target: Target) -> None:
+    long = Decimal("1234567890123456.78")
+    task = sql_task(target.url, **UPSERT)
+    with pytest.raises(ConfigError, match="would round a number of more than 15 digits"):
+        task.put(batch([({"id": 1}, {"name": "n", "price": long})]))
+    target.ask('DROP TABLE "orders"')
+    target.ask('CREATE TABLE "orders" (id INTEGER PRIMARY KEY, name TEXT, price TEXT)')
+    sql_task(target.url, **UPSERT).put(batch([({"id": 1}, {"name": "n", "price": long})]))
+    assert target.ask('SELECT price FROM "orders"') == [(str(long),)]
+
+
+def test_names_without_quotes_are_not_told_apart_by_their_cases(target: Target) -> None:
+    value = pa.struct([pa.field("Name", pa.string())])
+    task = sql_task(target.url, quote_sql_identifiers="never", **UPSERT)
+    for number in range(2):
+        task.put(batch([({"id": number}, {"Name": "n"})], start=number, value=value))
+    assert target.rows() == [(0, "n"), (1, "n")]
+
+
+def test_a_deletion_needs_no_table_and_a_key(target: Target) -> None:
+    task = sql_task(target.url, delete_enabled=True, **UPSERT)
+    task.put(batch([({"id": 0}, None)]))
+    task.put(batch([ROWS[1]], start=1))
+    assert target.rows() == [(1, "n1")]
+    key = pa.struct([pa.field("id", pa.int64())])
+    with pytest.raises(ConfigError, match="a primary key that is not null"):
+        task.put(batch([({"id": None}, None)], start=2, key=key))
+
+
+def test_a_refusal_shows_no_row(target: Target) -> None:
+    task = sql_task(target.url, **{**UPSERT, "insert_mode": "insert"})
+    row = ({"id": 1}, {"name": "".join(("sec", "ret")), "price": None})
+    task.put(batch([row]))
+    with pytest.raises(ConfigError, match="refused to write: UNIQUE constraint failed") as refused:
+        task.put(batch([row], start=1))
+    assert "secret" not in "".join(traceback.format_exception(refused.value))

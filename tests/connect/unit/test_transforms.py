@@ -307,3 +307,31 @@ def test_the_offset_of_a_sink_s_record_is_put_in() -> None:
     assert changed_record.value.value == {"a": 1, "of": "orders", "read_at": 7}
     with pytest.raises(ConfigError, match=r"offset\.field is for sinks"):
         rows_of([_record({"a": 1}, 0)], config(INSERT), 0)
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        {"type": "ReplaceField$Value", "renames": "id:name"},
+        {"type": "ReplaceField$Value", "renames": "id:x,name:x"},
+        {"type": "InsertField$Value", "topic.field": "name"},
+        {"type": "Flatten$Value"},
+    ],
+)
+def test_a_schema_has_no_field_twice(transform: dict[str, str]) -> None:
+    """The last one would be all that is left of both. Without a schema it is, as in Kafka."""
+    inner = Schema.struct({"b": Schema.int32()})
+    schema = Schema.struct({"id": Schema.int32(), "name": Schema.string(), "a": inner, "a.b": Schema.int32()})
+    value = {"id": 1, "name": "n", "a": {"b": 2}, "a.b": 3}
+    with pytest.raises(ConfigError, match=r"would have the field .* twice"):
+        _written(config(transform), [SourceRecord("t", value, {"p": 1}, {"n": 1}, value_schema=schema)])
+    assert len(_written(config(transform), [_record(value, 0)])) == 1
+
+
+def test_a_field_may_become_two_headers() -> None:
+    made = config({"type": "HeaderFrom$Value", "fields": "id,id", "headers": "x,y", "operation": "move"})
+    rows = rows_of([_record({"id": 1, "n": 2}, 0)], made, 0)
+    assert rows is not None
+    ((_, table),) = rows.tables
+    assert table["headers"].to_pylist() == [[{"key": "x", "value": b"1"}, {"key": "y", "value": b"1"}]]
+    assert table["value"].to_pylist() == [b'{"n":2}']

@@ -101,18 +101,16 @@ class SqlSinkTask(SinkTask):
     def open(self, partitions: Collection[TopicPartition]) -> None:
         """Claim the partitions, and resume at the target's offsets."""
         offsets: dict[TopicPartition, int] = {}
-        self._guarded(lambda: offsets.update(self._kept.claim(partitions)))
+        self._guarded(lambda: offsets.update(self._kept.claim(partitions, self._context.topic_ids)))
         for partition, offset in offsets.items():
             self._context.offset(partition, offset)
 
     def put(self, batch: SinkBatch) -> None:
         """Write what the target does not have yet."""
-        from sqlalchemy.exc import DBAPIError
-
         try:
             self._guarded(lambda: self._write(batch, one_by_one=False))
         except ConfigError as error:
-            refused = isinstance(error.__cause__, DBAPIError) or error.tag in ("SINK_RECORD", "SINK_TABLE")
+            refused = error.tag in ("SINK_RECORD", "SINK_TABLE", "DATABASE")
             if self._context.errant_record_reporter is None or not refused:
                 raise
             self._guarded(lambda: self._write(batch, one_by_one=True))
@@ -148,7 +146,8 @@ class SqlSinkTask(SinkTask):
                 if start < stop:
                     yield table.slice(start, stop - start), bool(nulls[start])
 
-    def _fit(self, table: pa.Table, *, deleted: bool) -> tuple[TargetTable, Any]:
+    def _fit(self, table: pa.Table, *, deleted: bool) -> tuple[TargetTable, Any] | None:
+        """Return the table of the target and the columns for it; None for rows that are in no table yet."""
         from semel.connect.connectors.sinks.sql_columns import columns_of
         from semel.connect.connectors.sinks.sql_table import TargetTable
 
@@ -163,12 +162,13 @@ class SqlSinkTask(SinkTask):
         if target is None:
             target = self._tables[name] = TargetTable(self._engine, name, self._config)
         columns = columns_of(table, self._config, deleted=deleted)
-        target.fit(columns)
-        return target, columns
+        return (target, columns) if target.fit(columns, deleted=deleted) else None
 
     def _rows(self, connection: Connection, table: pa.Table, *, deleted: bool) -> None:
-        target, columns = self._fit(table, deleted=deleted)
-        target.write(connection, columns, deleted=deleted)
+        fitted = self._fit(table, deleted=deleted)
+        if fitted is not None:
+            target, columns = fitted
+            target.write(connection, columns, deleted=deleted)
 
     def _report_or_write(self, connection: Connection, table: pa.Table, *, deleted: bool) -> None:
         """Write each row behind a savepoint, and report those that the database refuses."""
@@ -183,7 +183,7 @@ class SqlSinkTask(SinkTask):
             except DBAPIError as error:
                 if _is_away(error):
                     raise
-                report(record, error)
+                report(record, _refusal(_first_line(error)))
             except ConfigError as error:
                 report(record, error)
 
@@ -196,19 +196,27 @@ class SqlSinkTask(SinkTask):
         try:
             work()
         except DBAPIError as error:
-            said = str(error.orig or error).splitlines() or [type(error).__name__]
+            said = _first_line(error)
             if _is_away(error) and self._retries < self._config["max.retries"]:
                 self._retries += 1
                 self._context.timeout(self._config["retry.backoff.ms"])
                 raise Retriable(
-                    f"the target database does not answer: {said[0]} Nothing is lost. The batch is written again.",
+                    f"the target database does not answer: {said} Nothing is lost. The batch is written again.",
                     tag="DATABASE",
-                ) from error
-            raise ConfigError(
-                f"the target database refused to write: {said[0]!s:.300} Nothing of this batch was written. Correct the"
-                " table, the records or the login's rights, and restart the task.",
-                tag="DATABASE",
-            ) from error
+                ) from None
+            raise _refusal(said) from None  # its further lines, and its own text, show rows
+
+
+def _first_line(error: DBAPIError) -> str:
+    return next(iter(str(error.orig or "").splitlines()), type(error).__name__)
+
+
+def _refusal(said: str) -> ConfigError:
+    return ConfigError(
+        f"the target database refused to write: {said:.300} Nothing of this batch was written. Correct the table, the"
+        " records or the login's rights, and restart the task.",
+        tag="DATABASE",
+    )
 
 
 def _is_away(error: DBAPIError) -> bool:

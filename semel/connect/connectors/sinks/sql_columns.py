@@ -71,6 +71,8 @@ def columns_of(table: pa.Table, config: Mapping[str, Any], *, deleted: bool) -> 
         keys = _picked(value, wanted or list(value), "value")
     else:
         keys = []
+    if any(one.values.null_count for one in keys):
+        raise _bad("key" if mode == "record_key" else "value", "a primary key that is not null", "Correct pk.fields.")
     names = [one.name for one in keys]
     others = [one for name, one in value.items() if name not in names and (not allowed or name in allowed)]
     return Columns([one._replace(nullable=False) for one in keys], others)

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from semel.database.dialects import dialect_of
-from semel.errors import Fenced
+from semel.errors import ConfigError, Fenced
 from semel.steps import SinkTaskStep, reached
 from semel.wire.metadata import TopicPartition
 
@@ -26,6 +26,7 @@ _TABLE = sa.Table(
     sa.Column("connector", sa.Text, primary_key=True),
     sa.Column("topic", sa.Text, primary_key=True),
     sa.Column("partition", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("topic_id", sa.Text),
     sa.Column("next_offset", sa.BigInteger),
     sa.Column("claim", sa.BigInteger, nullable=False),
 )
@@ -39,6 +40,7 @@ class TargetOffsets:
         self._engine, self._connector = engine, connector
         self._dialect = dialect_of(engine)
         self._claims: dict[TopicPartition, int] = {}
+        self._topic_ids: Mapping[str, str] = {}
 
     def prepare(self) -> None:
         """Make the table if it is missing, and check that the database keeps what it has committed."""
@@ -51,29 +53,45 @@ class TargetOffsets:
             if not sa.inspect(self._engine).has_table(_TABLE.name):  # another task may have made it
                 raise
 
-    def claim(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Raise the claims of partitions, and return the next offset of those that have one."""
-        self._claims, offsets = {}, {}
+    def claim(self, partitions: Collection[TopicPartition], topic_ids: Mapping[str, str]) -> dict[TopicPartition, int]:
+        """Raise the claims of partitions, and return the next offset of those that have one.
+
+        Raises :class:`ConfigError` if an offset is of a topic with another id.
+        """
+        self._claims, self._topic_ids = {}, topic_ids
+        offsets: dict[TopicPartition, int] = {}
         with self._transaction() as connection:
             self._dialect.bound_wait(connection)
             for partition in sorted(partitions):  # in one order, so that two tasks cannot lock each other out
                 made = self._dialect.insert(_TABLE).values(**self._key(partition), claim=1)
                 raised = made.on_conflict_do_update(
                     index_elements=list(_TABLE.primary_key), set_={"claim": _ROW.claim + 1}
-                ).returning(_ROW.claim, _ROW.next_offset)
-                claim, offset = connection.execute(raised).one()
+                ).returning(_ROW.claim, _ROW.next_offset, _ROW.topic_id)
+                claim, offset, topic_id = connection.execute(raised).one()
                 self._claims[partition] = int(claim)
                 if offset is not None:
+                    self._check_topic(partition, topic_id)
                     offsets[partition] = int(offset)
         return offsets
+
+    def _check_topic(self, partition: TopicPartition, topic_id: str | None) -> None:
+        """Refuse an offset of another topic: records of this one would be passed over. None says that a user set it."""
+        now = self._topic_ids.get(partition[0])
+        if topic_id not in (None, now):
+            raise ConfigError(
+                f"connector {self._connector} has written records of another topic {partition[0]}: it was made again,"
+                " or is of another cluster. Nothing more was written. Stop the connector, and set or remove its offsets"
+                " by REST, so that they say where this topic is read from.",
+                tag="SINK_TOPIC",
+            )
 
     def change(self, offsets: Mapping[TopicPartition, int | None]) -> None:
         """Set next offsets; None forgets one. Claims are raised, so no task that still runs writes after it."""
         with self._transaction() as connection:
             for partition, offset in sorted(offsets.items()):
-                values = {**self._key(partition), "claim": 1, "next_offset": offset}
+                values = {**self._key(partition), "claim": 1, "next_offset": offset, "topic_id": None}
                 made = self._dialect.insert(_TABLE).values(**values)
-                changed = {"claim": _ROW.claim + 1, "next_offset": made.excluded.next_offset}
+                changed = {"claim": _ROW.claim + 1, "next_offset": made.excluded.next_offset, "topic_id": None}
                 keys = list(_TABLE.primary_key)
                 connection.execute(made.on_conflict_do_update(index_elements=keys, set_=changed))
 
@@ -97,7 +115,8 @@ class TargetOffsets:
             yield connection, before
             if before is None or before < end:
                 # last: after rows by executemany PostgreSQL would not end the session of a task that froze
-                connection.execute(sa.update(_TABLE).where(claimed).values(next_offset=end))
+                values = {"next_offset": end, "topic_id": self._topic_ids.get(partition[0])}
+                connection.execute(sa.update(_TABLE).where(claimed).values(values))
             reached(SinkTaskStep.ROWS_SENT, self._connector)
 
     @contextmanager

@@ -15,6 +15,14 @@ from semel.errors import ConfigError
 
 __all__ = ["TargetTable"]
 
+#: The decimal digits that a number of SQLite keeps.
+_EXACT = 15
+
+
+def _parameter(number: int) -> str:
+    """Return the name of a value in a statement, which no column has."""
+    return f"semel_value_{number}"
+
 
 class TargetTable:
     """A table, by its name with or without a schema."""
@@ -25,26 +33,34 @@ class TargetTable:
         schema, _, table = name.rpartition(".")
         self._quote = config["quote.sql.identifiers"].lower() == "always"
         self._schema, self._name = (self._named(schema) if schema else None), self._named(table)
-        self._there: set[str] = set()
+        #: The types of its columns.
+        self._there: dict[str, Any] = {}
 
-    def fit(self, columns: Columns) -> None:
-        """Make the table, or add columns, where that is allowed. Raise :class:`ConfigError` where it is not."""
+    def fit(self, columns: Columns, *, deleted: bool) -> bool:
+        """Make the table, or add columns, where that is allowed. Return False if it need not be there: no row of a
+        table that is not made yet can be deleted.
+
+        Raise :class:`ConfigError` where it is not allowed.
+        """
         wanted = [*columns.keys, *columns.others]
-        if self._there.issuperset(one.name for one in wanted):
-            return
+        if self._there.keys() >= {self._compared(one.name) for one in wanted}:
+            return True
         self._there = self._columns()
+        if not self._there and deleted and self._config["auto.create"]:
+            return False
         if not self._there:
             self._create(columns)
-        missing = [one for one in wanted if one.name not in self._there]
+        missing = [one for one in wanted if self._compared(one.name) not in self._there]
         if missing:
             self._add(missing)
+        return True
 
     def write(self, connection: Connection, columns: Columns, *, deleted: bool) -> None:
         """Insert, upsert, update or delete rows, in their order."""
         used = columns.keys if deleted else [*columns.keys, *columns.others]
         statement = self._deletion(columns.keys) if deleted else self._statement(columns)
         rows = list(zip(*(self._values(one) for one in used), strict=True))
-        names, size = [f"c{number}" for number in range(len(used))], self._config["batch.size"]
+        names, size = [_parameter(number) for number in range(len(used))], self._config["batch.size"]
         for start in range(0, len(rows), size):
             part = [dict(zip(names, row, strict=True)) for row in rows[start : start + size]]
             connection.execute(statement, part)
@@ -78,15 +94,25 @@ class TargetTable:
         )
 
     def _values(self, column: Column) -> list[Any]:
-        if self._engine.dialect.name == "sqlite" and type(column.kind) is sa.Numeric:  # its driver takes none
-            return list(column.values.cast("string").to_pylist())
-        return list(column.values.to_pylist())
+        if self._engine.dialect.name != "sqlite" or type(column.kind) is not sa.Numeric:
+            return list(column.values.to_pylist())
+        texts = list(column.values.cast("string").to_pylist())  # its driver takes no decimals
+        if not isinstance(self._there[self._compared(column.name)], sa.String):
+            long = next((one for one in texts if one is not None and sum(map(str.isdigit, one)) > _EXACT), None)
+            if long is not None:
+                raise ConfigError(
+                    f"column {column.name:.100} of {self._title:.100} would round a number of more than {_EXACT}"
+                    " digits. The record was not put into the target. Make it a column of TEXT: SQLite's numbers have"
+                    f" {_EXACT} digits.",
+                    tag="SINK_RECORD",
+                )
+        return texts
 
     def _bound(self, number: int, column: Column) -> Any:
         kind = column.kind
         if self._engine.dialect.name == "sqlite" and type(kind) is sa.Numeric:
             kind = sa.Text()
-        return sa.bindparam(f"c{number}", type_=kind)
+        return sa.bindparam(_parameter(number), type_=kind)
 
     def _table(self, columns: Sequence[Column]) -> sa.Table:
         made = [sa.Column(self._named(one.name), one.kind, nullable=one.nullable) for one in columns]
@@ -97,11 +123,16 @@ class TargetTable:
 
     # ---- definitions
 
-    def _columns(self) -> set[str]:
+    def _columns(self) -> dict[str, Any]:
         inspector = sa.inspect(self._engine)
         if not inspector.has_table(self._name, schema=self._schema):
-            return set()
-        return {str(one["name"]) for one in inspector.get_columns(self._name, schema=self._schema)}
+            return {}
+        found = inspector.get_columns(self._name, schema=self._schema)
+        return {self._compared(str(one["name"])): one["type"] for one in found}
+
+    def _compared(self, name: str) -> str:
+        """Return a name as it is compared: without quotes a database does not tell its cases apart."""
+        return name if self._quote else name.lower()
 
     def _create(self, columns: Columns) -> None:
         if not self._config["auto.create"]:
@@ -140,6 +171,6 @@ class TargetTable:
                 connection.execute(statement)
         except DBAPIError:
             self._there = self._columns()
-            if self._there == before:
+            if self._there.keys() == before.keys():
                 raise
         self._there = self._columns()
