@@ -74,6 +74,15 @@ def test_a_task_resumes_after_the_last_file(tmp_path: Path) -> None:
     assert ahead.offsets == {}
 
 
+def test_each_file_asks_for_a_commit(tmp_path: Path) -> None:
+    context = SinkContext()
+    made = task(tmp_path, context)
+    for size, start, asked in ((2, 0, False), (1, 2, True), (2, 3, False), (5, 5, True)):
+        made.put(rows(size, start))
+        assert context.commit_requested is asked
+        context.commit_requested = False
+
+
 def test_two_tasks_write_the_same_files(tmp_path: Path) -> None:
     late, other = task(tmp_path), task(tmp_path)
     late.put(rows(2))

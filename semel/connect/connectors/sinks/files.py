@@ -8,7 +8,7 @@ the records alone, so two tasks that write one partition write the same files.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
@@ -74,7 +74,8 @@ class FileSinkTask(SinkTask):
         self._open = {}
         for topic, index in partitions:
             folder = Folder(self._place / topic / f"partition={index}")
-            made = self._open[topic, index] = _Partition(folder, (topic, index), self._config)
+            made = _Partition(folder, (topic, index), self._config, self._context.request_commit)
+            self._open[topic, index] = made
             try:
                 folder.prepare()
                 end = made.end()
@@ -121,8 +122,10 @@ class FileSinkTask(SinkTask):
 class _Partition:
     """The records of one partition that are in no file yet."""
 
-    def __init__(self, folder: Folder, partition: TopicPartition, config: Mapping[str, Any]) -> None:
-        self._folder, self._partition, self._config = folder, partition, config
+    def __init__(
+        self, folder: Folder, partition: TopicPartition, config: Mapping[str, Any], on_file: Callable[[], None]
+    ) -> None:
+        self._folder, self._partition, self._config, self._on_file = folder, partition, config, on_file
         self._format = FORMATS[config["format.class"]]
         self._kept: list[pa.Table] = []
         self._count = self._began_ms = self._next = 0
@@ -188,6 +191,7 @@ class _Partition:
             self._folder.write(name, data, lambda: reached(SinkTaskStep.ROWS_SENT, self._config["name"]))
         reached(SinkTaskStep.TARGET_COMMITTED, self._config["name"])
         self._kept, self._count, self._full = [], 0, False
+        self._on_file()
 
     def _ranges(self) -> list[tuple[int, int]]:
         """Return the first and the last offset of each file."""
