@@ -1,14 +1,15 @@
 """``FileSink``: each record once in files of JSON lines, CSV or Parquet, by the names of the S3 sink connector.
 
 A file holds the values of one partition from its first offset to its last, which its name says. It is renamed into
-place when it is whole. A task resumes after the last file, whatever its group has committed. Where files end depends on
-the records alone, so two tasks that write one partition write the same files.
+place when it is whole. A task claims the folder of its partition, and resumes after the last file there, whatever its
+group has committed. A task that has lost its claim renames nothing any more.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 
 from semel.connect.api import Setting
 from semel.connect.connectors.sinks.file_formats import FORMATS
-from semel.connect.connectors.sinks.folder import Folder
+from semel.connect.connectors.sinks.folder import Folder, mark_owner, owner
 from semel.connect.sink_api import SinkBatch, SinkConnector, SinkContext, SinkTask, TopicPartition
 from semel.errors import ConfigError, Fenced, Retriable
 from semel.records.codecs import Codec
@@ -29,7 +30,7 @@ from semel.steps import SinkTaskStep, reached
 
 __all__ = ["FileSink", "FileSinkTask"]
 
-_NAME = re.compile(r"(?P<topic>.+)\+(?P<partition>\d+)\+(?P<first>\d+)\+(?P<last>\d+)\.\w+")
+_EXTENSIONS = "|".join(sorted({one.extension for one in FORMATS.values()}))
 
 
 class FileSink(SinkConnector):
@@ -72,12 +73,13 @@ class FileSinkTask(SinkTask):
     def open(self, partitions: Collection[TopicPartition]) -> None:
         """Resume after the last file of each partition."""
         self._open = {}
+        self._own({topic for topic, _ in partitions})
         for topic, index in partitions:
             folder = Folder(self._place / topic / f"partition={index}")
             made = _Partition(folder, (topic, index), self._config, self._context.request_commit)
             self._open[topic, index] = made
             try:
-                folder.prepare()
+                folder.claim()
                 end = made.end()
             except OSError as error:
                 raise _refused(error) from error
@@ -105,6 +107,22 @@ class FileSinkTask(SinkTask):
         """Forget what is in no file: the next task reads it again."""
         self._open = {}
 
+    def _own(self, topics: Collection[str]) -> None:
+        """Mark the topics' folders as this connector's. Raise :class:`ConfigError` if one is another's."""
+        name = self._config["name"]
+        for find in (owner, partial(mark_owner, name=name)):  # mark none if one is another's
+            for topic in sorted(topics):
+                try:
+                    other = find(self._place / topic)
+                except OSError as error:
+                    raise _refused(error) from error
+                if other not in (None, name):
+                    raise ConfigError(
+                        f"the folder {self._place / topic!s:.200} belongs to connector {other!r:.200}. {NOTHING} Give"
+                        " this connector a path or topics.dir of its own.",
+                        tag="FILE_SINK_OWNER",
+                    )
+
     def _values(self, table: pa.Table) -> pa.Table:
         nulls = whole(table["value"]).is_null()
         if not pc.any(nulls).as_py():
@@ -127,6 +145,8 @@ class _Partition:
     ) -> None:
         self._folder, self._partition, self._config, self._on_file = folder, partition, config, on_file
         self._format = FORMATS[config["format.class"]]
+        topic, index = partition
+        self._name = re.compile(rf"{re.escape(topic)}\+{index}\+(\d{{10,}})\+(\d{{10,}})\.(?:{_EXTENSIONS})")
         self._kept: list[pa.Table] = []
         self._count = self._began_ms = self._next = 0
         #: Set once the file ends here, until it is written.
@@ -188,15 +208,24 @@ class _Partition:
             field = self._kept[0].schema.field("value").with_nullable(True)
             column = pa.chunked_array([chunk for one in self._kept for chunk in one["value"].chunks], field.type)
             data = self._format.data(whole(column), field, self._config["parquet.codec"])
-            self._folder.write(name, data, lambda: reached(SinkTaskStep.ROWS_SENT, self._config["name"]))
+            try:
+                self._folder.write(name, data, lambda: reached(SinkTaskStep.ROWS_SENT, self._config["name"]))
+            except FileNotFoundError as error:
+                if not self._folder.lost():
+                    raise
+                raise Fenced(
+                    f"another task has claimed the folder of {topic}-{index}. Nothing of this file was written by this"
+                    " task. Nothing: the task that has the partition writes it.",
+                    tag="SINK_FENCED",
+                ) from error
         reached(SinkTaskStep.TARGET_COMMITTED, self._config["name"])
         self._kept, self._count, self._full = [], 0, False
         self._on_file()
 
     def _ranges(self) -> list[tuple[int, int]]:
         """Return the first and the last offset of each file."""
-        matches = (_NAME.fullmatch(one) for one in self._folder.names())
-        return [(int(one["first"]), int(one["last"])) for one in matches if one is not None]
+        matches = (self._name.fullmatch(one) for one in self._folder.names())
+        return [(int(one[1]), int(one[2])) for one in matches if one is not None]
 
 
 def _kind(table: pa.Table) -> Any:
