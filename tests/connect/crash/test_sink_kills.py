@@ -150,10 +150,10 @@ class Rows(Records):
 class Lines(Records):
     """Lines of files. Each has ten records, which come in three or more batches: all that is produced fills files."""
 
-    def __init__(self, servers: str, folder: Path) -> None:
+    def __init__(self, servers: str, folder: Path, **more: str) -> None:
         self._folder = folder
         files = {"connector.class": "FileSink", "path": str(folder), "flush.size": "10"}
-        super().__init__(servers, **files, **{"consumer.override.max.poll.records": "4"})
+        super().__init__(servers, **{**files, "consumer.override.max.poll.records": "4", **more})
 
     def written(self) -> Counter[int]:
         texts = (one.read_text() for one in self._folder.rglob("[!.]*.json"))
@@ -251,10 +251,11 @@ def test_drivers_and_each_step(kafka: Sandbox, postgres: Postgres, tmp_path: Pat
 
 
 @pytest.mark.exhaustive
-def test_files_at_each_step(kafka: Sandbox, tmp_path: Path) -> None:
-    """Before the kills, one task is held before it renames a file, until another has written it."""
+@pytest.mark.parametrize("ends", [{}, {"flush.size": "100000", "rotate.schedule.interval.ms": "50"}])
+def test_files_at_each_step(kafka: Sandbox, tmp_path: Path, ends: dict[str, str]) -> None:
+    """Before the kills, one task is held before it renames a file, until another has written its records."""
     servers, held = kafka.bootstrap_servers, CrashPoint(SinkTaskStep.ROWS_SENT, 7, Action.HANG)
-    lines, plan = Lines(servers, tmp_path / "files"), CrashPlan(tmp_path, held, *EACH)
+    lines, plan = Lines(servers, tmp_path / "files", **ends), CrashPlan(tmp_path, held, *EACH)
     with running(servers, plan, lines) as driver:
         wait_for(lambda: plan.struck(held), driver.tail)
         wait_for(lambda: len(lines.written()) == 300, driver.tail)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from decimal import Decimal
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,20 @@ from semel.connect.connectors.sinks.files import FileSink, FileSinkTask
 from semel.connect.connectors.sinks.folder import Folder, mark_owner, owner
 from semel.errors import ConfigError, Fenced, Retriable
 from tests.connect.support.sink_batches import PARTITION, batch
+from tests.support.waiting import wait_for
 
 FOLDER = "topics/orders/partition=0"
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Move the clock on."""
+
+    def move(seconds: float) -> None:
+        before = time.monotonic
+        monkeypatch.setattr(time, "monotonic", lambda: before() + seconds)
+
+    return move
 
 
 def config(path: Path | str, **more: Any) -> Mapping[str, Any]:
@@ -80,8 +94,66 @@ def test_each_file_asks_for_a_commit(tmp_path: Path) -> None:
     made = task(tmp_path, context)
     for size, start, asked in ((2, 0, False), (1, 2, True), (2, 3, False), (5, 5, True)):
         made.put(rows(size, start))
-        assert context.commit_requested is asked
-        context.commit_requested = False
+        assert (context.commit_at < inf) is asked
+        context.commit_at = inf
+
+
+def test_the_tail_of_a_quiet_topic(tmp_path: Path) -> None:
+    context = SinkContext()
+    made = task(tmp_path, context, rotate_schedule_interval_ms=1)
+    made.put(rows(2))
+    assert context.commit_at < inf
+    wait_for(lambda: made.pre_commit({PARTITION: 2}) == {PARTITION: 2}, "the file")
+    assert names(tmp_path) == ["orders+0+0000000000+0000000001.json"]
+    context.commit_at = inf
+    assert made.pre_commit({PARTITION: 2}) == {PARTITION: 2}
+    assert context.commit_at == inf
+    resumed = SinkContext(positions={PARTITION: 0})
+    task(tmp_path, resumed)
+    assert resumed.offsets == {PARTITION: 2}
+
+
+def test_a_tail_whose_time_is_not_over(tmp_path: Path, later: Callable[[float], None]) -> None:
+    context = SinkContext()
+    made = task(tmp_path, context, rotate_schedule_interval_ms=3_600_000)
+    made.put(rows(1))
+    first, context.commit_at = context.commit_at, inf
+    later(1800)
+    made.put(rows(1, 1))
+    assert made.pre_commit({PARTITION: 2}) == {PARTITION: 0}
+    assert context.commit_at == pytest.approx(first, abs=600)
+    assert names(tmp_path) == []
+    later(1800)
+    assert made.pre_commit({PARTITION: 2}) == {PARTITION: 2}
+    assert names(tmp_path) == ["orders+0+0000000000+0000000001.json"]
+
+
+def test_a_tail_that_cannot_be_written_is_tried_again(tmp_path: Path, later: Callable[[float], None]) -> None:
+    context = SinkContext()
+    made = task(tmp_path, context, rotate_schedule_interval_ms=3_600_000)
+    made.put(rows(2))
+    away = (tmp_path / FOLDER).rename(tmp_path / "away")
+    later(3600)
+    context.commit_at = inf
+    assert made.pre_commit({PARTITION: 2}) == {PARTITION: 0}
+    assert context.commit_at < inf
+    away.rename(tmp_path / FOLDER)
+    assert made.pre_commit({PARTITION: 2}) == {PARTITION: 2}
+    assert lines(tmp_path) == ["n0", "n1"]
+
+
+def test_a_tail_of_a_task_that_is_late_is_fenced(tmp_path: Path, later: Callable[[float], None]) -> None:
+    late = task(tmp_path, rotate_schedule_interval_ms=3_600_000)
+    late.put(rows(1))
+    other = task(tmp_path, rotate_schedule_interval_ms=3_600_000)
+    other.put(rows(2))
+    later(3600)
+    assert other.pre_commit({PARTITION: 2}) == {PARTITION: 2}
+    for one in (tmp_path / FOLDER).glob("*.json"):
+        one.unlink()
+    with pytest.raises(Fenced):
+        late.pre_commit({PARTITION: 1})
+    assert names(tmp_path) == []
 
 
 def test_a_task_that_is_late_is_fenced(tmp_path: Path) -> None:

@@ -7,8 +7,11 @@ group has committed. A task that has lost its claim renames nothing any more.
 
 from __future__ import annotations
 
+import logging
+import math
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+import time
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -30,6 +33,10 @@ from semel.steps import SinkTaskStep, reached
 
 __all__ = ["FileSink", "FileSinkTask"]
 
+log = logging.getLogger("semel.connect")
+
+#: The pause before a file whose time is over is tried again.
+_RETRY_MS = 1000
 _EXTENSIONS = "|".join(sorted({one.extension for one in FORMATS.values()}))
 
 
@@ -43,6 +50,9 @@ class FileSink(SinkConnector):
         "flush.size": Setting(int, at_least=1, documentation="The records of a file."),
         "rotate.interval.ms": Setting(
             int, default=-1, at_least=1, also=-1, documentation="The most time of a file, by its records' timestamps."
+        ),
+        "rotate.schedule.interval.ms": Setting(
+            int, default=-1, at_least=1, also=-1, documentation="The most time that a record waits for its file."
         ),
         "behavior.on.null.values": Setting(str, default="fail", one_of=("fail", "ignore")),
         "parquet.codec": Setting(str, default="snappy", one_of=tuple(one.name.lower() for one in Codec)),
@@ -76,7 +86,7 @@ class FileSinkTask(SinkTask):
         self._own({topic for topic, _ in partitions})
         for topic, index in partitions:
             folder = Folder(self._place / topic / f"partition={index}")
-            made = _Partition(folder, (topic, index), self._config, self._context.request_commit)
+            made = _Partition(folder, (topic, index), self._config, self._context)
             self._open[topic, index] = made
             try:
                 folder.claim()
@@ -100,7 +110,13 @@ class FileSinkTask(SinkTask):
             ) from error
 
     def pre_commit(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """Return the offsets whose records are in files."""
+        """Write files whose time is over. Return the offsets whose records are in files."""
+        for partition in self._open.values():
+            try:
+                partition.rotate()
+            except OSError as error:
+                log.warning("a file of %s cannot be written, and is tried again: %s", self._config["name"], error)
+                self._context.request_commit(_RETRY_MS)
         return {one: at if (first := self._open[one].first) is None else first for one, at in offsets.items()}
 
     def close(self, partitions: Collection[TopicPartition]) -> None:
@@ -141,14 +157,16 @@ class _Partition:
     """The records of one partition that are in no file yet."""
 
     def __init__(
-        self, folder: Folder, partition: TopicPartition, config: Mapping[str, Any], on_file: Callable[[], None]
+        self, folder: Folder, partition: TopicPartition, config: Mapping[str, Any], context: SinkContext
     ) -> None:
-        self._folder, self._partition, self._config, self._on_file = folder, partition, config, on_file
+        self._folder, self._partition, self._config, self._context = folder, partition, config, context
         self._format = FORMATS[config["format.class"]]
         topic, index = partition
         self._name = re.compile(rf"{re.escape(topic)}\+{index}\+(\d{{10,}})\+(\d{{10,}})\.(?:{_EXTENSIONS})")
         self._kept: list[pa.Table] = []
         self._count = self._began_ms = self._next = 0
+        #: When the first record that is kept came, by the monotonic clock.
+        self._since = 0.0
         #: Set once the file ends here, until it is written.
         self._full = False
 
@@ -169,14 +187,27 @@ class _Partition:
                 self._full = True
                 self._write()
             if not table.num_rows:
-                return
+                break
             table = table.slice(self._keep(table))
+        self.rotate()
+
+    def rotate(self) -> None:
+        """Write what is kept, if its time is over. Ask for a commit at that time if not."""
+        interval = self._config["rotate.schedule.interval.ms"]
+        if interval < 0 or not self._kept:
+            return
+        left_ms = interval - (time.monotonic() - self._since) * 1000
+        if left_ms > 0:
+            self._context.request_commit(math.ceil(left_ms))
+            return
+        self._full = True
+        self._write()
 
     def _keep(self, table: pa.Table) -> int:
         """Keep records until the file is full. Return how many."""
         times = table["timestamp"].cast(pa.int64()).fill_null(0).to_numpy()
         if not self._kept:
-            self._began_ms = int(times[0])
+            self._began_ms, self._since = int(times[0]), time.monotonic()
         count, interval = (
             min(table.num_rows, self._config["flush.size"] - self._count),
             self._config["rotate.interval.ms"],
@@ -220,7 +251,7 @@ class _Partition:
                 ) from error
         reached(SinkTaskStep.TARGET_COMMITTED, self._config["name"])
         self._kept, self._count, self._full = [], 0, False
-        self._on_file()
+        self._context.request_commit()
 
     def _ranges(self) -> list[tuple[int, int]]:
         """Return the first and the last offset of each file."""

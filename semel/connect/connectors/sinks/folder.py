@@ -47,6 +47,8 @@ class Folder:
                     one.rename(self._path / f"{_ENDED}{uuid.uuid4().hex}")
         for one in self._path.glob(f"{_ENDED}*"):
             shutil.rmtree(one, ignore_errors=True)
+        for one in (self._path, *self._path.parents[:3]):  # what others renamed counts from now on
+            _sync(one)
 
     def lost(self) -> bool:
         """Return True if the folder is there, and another writer has claimed it."""
