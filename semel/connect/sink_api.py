@@ -20,6 +20,8 @@ that keeps offsets itself names them by ``context.offset`` in ``open``, and then
 from __future__ import annotations
 
 import json
+import math
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -97,9 +99,9 @@ def records_of(table: pa.Table) -> Iterator[SinkRecord]:
     values, value_schema = _values(table, "value")
     times = table["timestamp"].cast(pa.int64()).to_pylist()
     rest = (table[name].to_pylist() for name in ("topic", "partition", "offset", "headers"))
-    for topic, index, offset, headers, time, key, value in zip(*rest, times, keys, values, strict=True):
+    for topic, index, offset, headers, timestamp, key, value in zip(*rest, times, keys, values, strict=True):
         pairs = [(one["key"], one["value"]) for one in headers or ()]
-        yield SinkRecord(topic, index, offset, time, key, value, key_schema, value_schema, pairs)
+        yield SinkRecord(topic, index, offset, timestamp, key, value, key_schema, value_schema, pairs)
 
 
 def _values(table: pa.Table, name: str) -> tuple[list[Any], Schema | None]:
@@ -131,7 +133,8 @@ class SinkContext:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
     paused: set[TopicPartition] = field(default_factory=set)
-    commit_requested: bool = False
+    #: When offsets are committed at the latest, by the monotonic clock.
+    commit_at: float = math.inf
     timeout_ms: int | None = None
 
     def offset(self, partition: TopicPartition, offset: int) -> None:
@@ -146,9 +149,9 @@ class SinkContext:
         """Read these partitions again."""
         self.paused -= set(partitions)
 
-    def request_commit(self) -> None:
-        """Have offsets committed soon."""
-        self.commit_requested = True
+    def request_commit(self, after_ms: int = 0) -> None:
+        """Have offsets committed soon, or after this time. A commit before then ends the request."""
+        self.commit_at = min(self.commit_at, time.monotonic() + after_ms / 1000)
 
     def timeout(self, timeout_ms: int) -> None:
         """Set the pause before the next try, for a ``Retriable`` error that ``put`` is about to raise."""

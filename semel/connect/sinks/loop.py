@@ -10,6 +10,7 @@ again after a pause. Heartbeats are sent meanwhile, and the group may move the p
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Collection, Mapping
 
@@ -206,11 +207,11 @@ class _Loop:
     # ---- offsets
 
     def _commit_is_due(self) -> bool:
-        return self._context.commit_requested or time.monotonic() - self._committed_at >= self._interval_s
+        return time.monotonic() >= min(self._context.commit_at, self._committed_at + self._interval_s)
 
     def _commit(self) -> None:
         """Have the task flush, and commit the offsets that it gives."""
-        self._context.commit_requested, self._committed_at = False, time.monotonic()
+        self._context.commit_at, self._committed_at = math.inf, time.monotonic()
         put = dict(self._reader.positions)
         if self._pending is not None:
             put[self._pending.partition] = self._pending.start

@@ -150,10 +150,10 @@ class Rows(Records):
 class Lines(Records):
     """Lines of files. Each has ten records, which come in three or more batches: all that is produced fills files."""
 
-    def __init__(self, servers: str, folder: Path) -> None:
+    def __init__(self, servers: str, folder: Path, **more: str) -> None:
         self._folder = folder
         files = {"connector.class": "FileSink", "path": str(folder), "flush.size": "10"}
-        super().__init__(servers, **files, **{"consumer.override.max.poll.records": "4"})
+        super().__init__(servers, **{**files, "consumer.override.max.poll.records": "4", **more})
 
     def written(self) -> Counter[int]:
         texts = (one.read_text() for one in self._folder.rglob("[!.]*.json"))
@@ -174,7 +174,9 @@ def ports() -> Iterator[Ports]:
 
 
 @contextmanager
-def running(servers: str, plan: CrashPlan, *sinks: Records, listeners: str = "") -> Iterator[Program]:
+def running(
+    servers: str, plan: CrashPlan, *sinks: Records, listeners: str = "", flush_ms: int = 200
+) -> Iterator[Program]:
     """Run a worker under a plan, and have it end as Ctrl-C does, unless it was killed."""
     name, folder = sinks[0].name, plan.directory
     worker = {
@@ -184,7 +186,7 @@ def running(servers: str, plan: CrashPlan, *sinks: Records, listeners: str = "")
         "config.storage.topic": f"configs-of-{name}",
         "status.storage.topic": f"states-of-{name}",
         "listeners": listeners,
-        "offset.flush.interval.ms": "200",
+        "offset.flush.interval.ms": str(flush_ms),
         "key.converter": STRING,
         "value.converter": STRING,
     }
@@ -251,10 +253,11 @@ def test_drivers_and_each_step(kafka: Sandbox, postgres: Postgres, tmp_path: Pat
 
 
 @pytest.mark.exhaustive
-def test_files_at_each_step(kafka: Sandbox, tmp_path: Path) -> None:
-    """Before the kills, one task is held before it renames a file, until another has written it."""
+@pytest.mark.parametrize("ends", [{}, {"flush.size": "100000", "rotate.schedule.interval.ms": "50"}])
+def test_files_at_each_step(kafka: Sandbox, tmp_path: Path, ends: dict[str, str]) -> None:
+    """Before the kills, one task is held before it renames a file, until another has written its records."""
     servers, held = kafka.bootstrap_servers, CrashPoint(SinkTaskStep.ROWS_SENT, 7, Action.HANG)
-    lines, plan = Lines(servers, tmp_path / "files"), CrashPlan(tmp_path, held, *EACH)
+    lines, plan = Lines(servers, tmp_path / "files", **ends), CrashPlan(tmp_path, held, *EACH)
     with running(servers, plan, lines) as driver:
         wait_for(lambda: plan.struck(held), driver.tail)
         wait_for(lambda: len(lines.written()) == 300, driver.tail)
@@ -262,6 +265,31 @@ def test_files_at_each_step(kafka: Sandbox, tmp_path: Path) -> None:
         wait_struck(plan, driver, lines)
         lines.wait_all(driver.tail)
     lines.check_exact()
+
+
+@pytest.mark.exhaustive
+def test_files_that_are_moved_are_not_written_again(kafka: Sandbox, ports: Ports, tmp_path: Path) -> None:
+    """The driver is killed long before it flushes offsets. The files have committed them."""
+    servers, folder = kafka.bootstrap_servers, tmp_path / "files"
+    lines, plan, (port,) = Lines(servers, folder), CrashPlan(tmp_path), ports.numbers
+    address = f"http://127.0.0.1:{port}"
+    with running(servers, plan, lines, listeners=address, flush_ms=3_600_000) as driver:
+        rest = Rest("semel", address, servers, {}, tmp_path)
+        wait_for(rest.answers, driver.tail)
+
+        def offsets() -> list[int]:
+            _, answer = rest.ask("GET", f"/connectors/{lines.name}/offsets")
+            return [one["offset"]["kafka_offset"] for one in answer["offsets"]]
+
+        wait_for(lambda: offsets() == [100] * 3, driver.tail)
+        (folder / "topics").rename(folder / "moved")
+        driver.process.send_signal(signal.SIGKILL)
+        driver.wait(120)
+    lines.produce(30)
+    with running(servers, CrashPlan(tmp_path), lines) as driver:
+        lines.wait_all(driver.tail)
+    lines.check_exact()
+    assert len(list(folder.glob("topics/*/*/*.json"))) == 3
 
 
 @pytest.mark.exhaustive

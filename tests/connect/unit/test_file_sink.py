@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from decimal import Decimal
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,23 @@ from pyarrow import csv, parquet
 
 from semel.connect import Setting, SinkBatch, SinkContext
 from semel.connect.connectors.sinks.files import FileSink, FileSinkTask
+from semel.connect.connectors.sinks.folder import Folder, mark_owner, owner
 from semel.errors import ConfigError, Fenced, Retriable
 from tests.connect.support.sink_batches import PARTITION, batch
+from tests.support.waiting import wait_for
 
 FOLDER = "topics/orders/partition=0"
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Move the clock on."""
+
+    def move(seconds: float) -> None:
+        before = time.monotonic
+        monkeypatch.setattr(time, "monotonic", lambda: before() + seconds)
+
+    return move
 
 
 def config(path: Path | str, **more: Any) -> Mapping[str, Any]:
@@ -39,7 +54,7 @@ def rows(count: int, start: int = 0) -> SinkBatch:
 
 
 def names(path: Path) -> list[str]:
-    return sorted(one.name for one in (path / FOLDER).iterdir())
+    return sorted(one.name for one in (path / FOLDER).iterdir() if one.is_file())
 
 
 def lines(path: Path) -> list[Any]:
@@ -74,21 +89,157 @@ def test_a_task_resumes_after_the_last_file(tmp_path: Path) -> None:
     assert ahead.offsets == {}
 
 
-def test_two_tasks_write_the_same_files(tmp_path: Path) -> None:
-    late, other = task(tmp_path), task(tmp_path)
-    late.put(rows(2))
-    other.put(rows(3))
-    late.put(rows(2, 2))
-    assert lines(tmp_path) == ["n0", "n1", "n2"]
+def test_each_file_asks_for_a_commit(tmp_path: Path) -> None:
+    context = SinkContext()
+    made = task(tmp_path, context)
+    for size, start, asked in ((2, 0, False), (1, 2, True), (2, 3, False), (5, 5, True)):
+        made.put(rows(size, start))
+        assert (context.commit_at < inf) is asked
+        context.commit_at = inf
 
 
-def test_a_task_with_other_settings_is_fenced(tmp_path: Path) -> None:
-    late, other = task(tmp_path), task(tmp_path, flush_size=2)
-    late.put(rows(2))
-    other.put(rows(2))
-    with pytest.raises(Fenced):
-        late.put(rows(2, 2))
+def test_the_tail_of_a_quiet_topic(tmp_path: Path) -> None:
+    context = SinkContext()
+    made = task(tmp_path, context, rotate_schedule_interval_ms=1)
+    made.put(rows(2))
+    assert context.commit_at < inf
+    wait_for(lambda: made.pre_commit({PARTITION: 2}) == {PARTITION: 2}, "the file")
+    assert names(tmp_path) == ["orders+0+0000000000+0000000001.json"]
+    context.commit_at = inf
+    assert made.pre_commit({PARTITION: 2}) == {PARTITION: 2}
+    assert context.commit_at == inf
+    resumed = SinkContext(positions={PARTITION: 0})
+    task(tmp_path, resumed)
+    assert resumed.offsets == {PARTITION: 2}
+
+
+def test_a_tail_whose_time_is_not_over(tmp_path: Path, later: Callable[[float], None]) -> None:
+    context = SinkContext()
+    made = task(tmp_path, context, rotate_schedule_interval_ms=3_600_000)
+    made.put(rows(1))
+    first, context.commit_at = context.commit_at, inf
+    later(1800)
+    made.put(rows(1, 1))
+    assert made.pre_commit({PARTITION: 2}) == {PARTITION: 0}
+    assert context.commit_at == pytest.approx(first, abs=600)
+    assert names(tmp_path) == []
+    later(1800)
+    assert made.pre_commit({PARTITION: 2}) == {PARTITION: 2}
+    assert names(tmp_path) == ["orders+0+0000000000+0000000001.json"]
+
+
+def test_a_tail_that_cannot_be_written_is_tried_again(tmp_path: Path, later: Callable[[float], None]) -> None:
+    context = SinkContext()
+    made = task(tmp_path, context, rotate_schedule_interval_ms=3_600_000)
+    made.put(rows(2))
+    away = (tmp_path / FOLDER).rename(tmp_path / "away")
+    later(3600)
+    context.commit_at = inf
+    assert made.pre_commit({PARTITION: 2}) == {PARTITION: 0}
+    assert context.commit_at < inf
+    away.rename(tmp_path / FOLDER)
+    assert made.pre_commit({PARTITION: 2}) == {PARTITION: 2}
     assert lines(tmp_path) == ["n0", "n1"]
+
+
+def test_a_tail_of_a_task_that_is_late_is_fenced(tmp_path: Path, later: Callable[[float], None]) -> None:
+    late = task(tmp_path, rotate_schedule_interval_ms=3_600_000)
+    late.put(rows(1))
+    other = task(tmp_path, rotate_schedule_interval_ms=3_600_000)
+    other.put(rows(2))
+    later(3600)
+    assert other.pre_commit({PARTITION: 2}) == {PARTITION: 2}
+    for one in (tmp_path / FOLDER).glob("*.json"):
+        one.unlink()
+    with pytest.raises(Fenced):
+        late.pre_commit({PARTITION: 1})
+    assert names(tmp_path) == []
+
+
+def test_a_task_that_is_late_is_fenced(tmp_path: Path) -> None:
+    late, context = task(tmp_path, flush_size=2), SinkContext()
+    late.put(rows(3))
+    other = task(tmp_path, context)
+    assert context.offsets == {PARTITION: 2}
+    with pytest.raises(Fenced, match="another task has claimed"):
+        late.put(rows(1, 3))
+    other.put(rows(3, 2))
+    for one in (tmp_path / FOLDER).glob("*.json"):
+        one.unlink()  # as one that moves files does
+    with pytest.raises(Fenced):
+        late.put(rows(1, 3))
+    assert names(tmp_path) == []
+
+
+def test_a_task_that_freezes_before_a_rename_is_fenced(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.claim()
+    with pytest.raises(FileNotFoundError):
+        folder.write("late", b"late", Folder(tmp_path).claim)
+    assert folder.lost()
+    assert folder.names() == []
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_of_two_claims_one_holds(tmp_path: Path) -> None:
+    first, second = Folder(tmp_path), Folder(tmp_path)
+    first.claim()
+    second.claim()
+    assert [first.lost(), second.lost()] == [True, False]
+    first.claim()
+    assert [first.lost(), second.lost()] == [False, True]
+
+
+def test_names_of_others_say_nothing(tmp_path: Path) -> None:
+    task(tmp_path).put(rows(3))
+    for name in (
+        "other+0+0000000000+0000099999.json",
+        "orders+7+0000000000+0000099999.json",
+        "orders+0+0000000000+0000099999.bak",
+        "more+orders+0+0000000000+0000099999.json",
+        "orders+0+0000000000+0000099999.json.json",
+    ):
+        (tmp_path / FOLDER / name).touch()
+    context = SinkContext(positions={PARTITION: 0})
+    task(tmp_path, context)
+    assert context.offsets == {PARTITION: 3}
+
+
+def test_a_topic_that_begins_with_a_dot(tmp_path: Path) -> None:
+    dotted, context = (".semel", 0), SinkContext(positions={(".semel", 0): 0})
+    made = FileSinkTask()
+    made.start(config(tmp_path), context)
+    made.open([dotted])
+    made.put(SinkBatch(dotted, rows(3).tables, 0, 3))
+    made.open([dotted])
+    assert context.offsets == {dotted: 3}
+
+
+def test_a_folder_belongs_to_one_connector(tmp_path: Path) -> None:
+    task(tmp_path).put(rows(3))
+    other = FileSinkTask()
+    other.start({**config(tmp_path, format_class="ParquetFormat"), "name": "other"}, SinkContext())
+    with pytest.raises(ConfigError, match="belongs to connector 'its'"):
+        other.open([("free", 0), PARTITION])
+    assert not (tmp_path / "topics/free").exists()
+    context = SinkContext(positions={PARTITION: 0})
+    task(tmp_path, context, format_class="ParquetFormat").put(rows(3, 3))  # another format of the same connector
+    assert context.offsets == {PARTITION: 3}
+    assert names(tmp_path) == ["orders+0+0000000000+0000000002.json", "orders+0+0000000003+0000000005.parquet"]
+
+
+def test_the_first_of_two_owners_stays(tmp_path: Path) -> None:
+    assert owner(tmp_path / "new") is None
+    assert [mark_owner(tmp_path / "new", name) for name in ("a", "b", "a")] == ["a", "a", "a"]
+    assert [one.name for one in (tmp_path / "new").iterdir()] == [".semel"]
+
+
+def test_files_of_other_offsets_stop_a_task(tmp_path: Path) -> None:
+    made = task(tmp_path)
+    made.put(rows(2))
+    (tmp_path / FOLDER / "orders+0+0000000000+0000000001.json").touch()
+    with pytest.raises(Fenced, match="files of other offsets"):
+        made.put(rows(2, 2))
 
 
 def test_another_schema_ends_a_file(tmp_path: Path) -> None:
@@ -152,20 +303,22 @@ def test_nulls_fail_or_are_left_out(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_tried_again(tmp_path: Path) -> None:
     made = task(tmp_path)
     folder = tmp_path / FOLDER
-    folder.rmdir()
+    away = folder.rename(tmp_path / "away")
     with pytest.raises(Retriable):
         made.put(rows(4))
-    folder.mkdir()
+    away.rename(folder)
     made.put(rows(4))
     made.put(rows(2, 4))
     assert lines(tmp_path) == [f"n{n}" for n in range(6)]
 
 
 def test_what_was_not_renamed_is_removed(tmp_path: Path) -> None:
-    (tmp_path / FOLDER).mkdir(parents=True)
-    (tmp_path / FOLDER / ".orders+0+0000000000+0000000002.json.x.tmp").touch()
+    (tmp_path / FOLDER / ".claim-x").mkdir(parents=True)
+    (tmp_path / FOLDER / ".claim-x/.x.tmp").touch()
+    (tmp_path / FOLDER / ".ended-x").mkdir()
     task(tmp_path)
     assert names(tmp_path) == []
+    assert len(list((tmp_path / FOLDER).iterdir())) == 1
 
 
 @pytest.mark.parametrize("path", ["relative/path", "s3://bucket/path", "file://host/path"])

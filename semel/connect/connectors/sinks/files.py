@@ -1,14 +1,18 @@
 """``FileSink``: each record once in files of JSON lines, CSV or Parquet, by the names of the S3 sink connector.
 
 A file holds the values of one partition from its first offset to its last, which its name says. It is renamed into
-place when it is whole. A task resumes after the last file, whatever its group has committed. Where files end depends on
-the records alone, so two tasks that write one partition write the same files.
+place when it is whole. A task claims the folder of its partition, and resumes after the last file there, whatever its
+group has committed. A task that has lost its claim renames nothing any more.
 """
 
 from __future__ import annotations
 
+import logging
+import math
 import re
+import time
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
@@ -19,7 +23,7 @@ import pyarrow.compute as pc
 
 from semel.connect.api import Setting
 from semel.connect.connectors.sinks.file_formats import FORMATS
-from semel.connect.connectors.sinks.folder import Folder
+from semel.connect.connectors.sinks.folder import Folder, mark_owner, owner
 from semel.connect.sink_api import SinkBatch, SinkConnector, SinkContext, SinkTask, TopicPartition
 from semel.errors import ConfigError, Fenced, Retriable
 from semel.records.codecs import Codec
@@ -29,7 +33,11 @@ from semel.steps import SinkTaskStep, reached
 
 __all__ = ["FileSink", "FileSinkTask"]
 
-_NAME = re.compile(r"(?P<topic>.+)\+(?P<partition>\d+)\+(?P<first>\d+)\+(?P<last>\d+)\.\w+")
+log = logging.getLogger("semel.connect")
+
+#: The pause before a file whose time is over is tried again.
+_RETRY_MS = 1000
+_EXTENSIONS = "|".join(sorted({one.extension for one in FORMATS.values()}))
 
 
 class FileSink(SinkConnector):
@@ -42,6 +50,9 @@ class FileSink(SinkConnector):
         "flush.size": Setting(int, at_least=1, documentation="The records of a file."),
         "rotate.interval.ms": Setting(
             int, default=-1, at_least=1, also=-1, documentation="The most time of a file, by its records' timestamps."
+        ),
+        "rotate.schedule.interval.ms": Setting(
+            int, default=-1, at_least=1, also=-1, documentation="The most time that a record waits for its file."
         ),
         "behavior.on.null.values": Setting(str, default="fail", one_of=("fail", "ignore")),
         "parquet.codec": Setting(str, default="snappy", one_of=tuple(one.name.lower() for one in Codec)),
@@ -72,11 +83,13 @@ class FileSinkTask(SinkTask):
     def open(self, partitions: Collection[TopicPartition]) -> None:
         """Resume after the last file of each partition."""
         self._open = {}
+        self._own({topic for topic, _ in partitions})
         for topic, index in partitions:
             folder = Folder(self._place / topic / f"partition={index}")
-            made = self._open[topic, index] = _Partition(folder, (topic, index), self._config)
+            made = _Partition(folder, (topic, index), self._config, self._context)
+            self._open[topic, index] = made
             try:
-                folder.prepare()
+                folder.claim()
                 end = made.end()
             except OSError as error:
                 raise _refused(error) from error
@@ -97,12 +110,34 @@ class FileSinkTask(SinkTask):
             ) from error
 
     def pre_commit(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """Return the offsets whose records are in files."""
+        """Write files whose time is over. Return the offsets whose records are in files."""
+        for partition in self._open.values():
+            try:
+                partition.rotate()
+            except OSError as error:
+                log.warning("a file of %s cannot be written, and is tried again: %s", self._config["name"], error)
+                self._context.request_commit(_RETRY_MS)
         return {one: at if (first := self._open[one].first) is None else first for one, at in offsets.items()}
 
     def close(self, partitions: Collection[TopicPartition]) -> None:
         """Forget what is in no file: the next task reads it again."""
         self._open = {}
+
+    def _own(self, topics: Collection[str]) -> None:
+        """Mark the topics' folders as this connector's. Raise :class:`ConfigError` if one is another's."""
+        name = self._config["name"]
+        for find in (owner, partial(mark_owner, name=name)):  # mark none if one is another's
+            for topic in sorted(topics):
+                try:
+                    other = find(self._place / topic)
+                except OSError as error:
+                    raise _refused(error) from error
+                if other not in (None, name):
+                    raise ConfigError(
+                        f"the folder {self._place / topic!s:.200} belongs to connector {other!r:.200}. {NOTHING} Give"
+                        " this connector a path or topics.dir of its own.",
+                        tag="FILE_SINK_OWNER",
+                    )
 
     def _values(self, table: pa.Table) -> pa.Table:
         nulls = whole(table["value"]).is_null()
@@ -121,11 +156,17 @@ class FileSinkTask(SinkTask):
 class _Partition:
     """The records of one partition that are in no file yet."""
 
-    def __init__(self, folder: Folder, partition: TopicPartition, config: Mapping[str, Any]) -> None:
-        self._folder, self._partition, self._config = folder, partition, config
+    def __init__(
+        self, folder: Folder, partition: TopicPartition, config: Mapping[str, Any], context: SinkContext
+    ) -> None:
+        self._folder, self._partition, self._config, self._context = folder, partition, config, context
         self._format = FORMATS[config["format.class"]]
+        topic, index = partition
+        self._name = re.compile(rf"{re.escape(topic)}\+{index}\+(\d{{10,}})\+(\d{{10,}})\.(?:{_EXTENSIONS})")
         self._kept: list[pa.Table] = []
         self._count = self._began_ms = self._next = 0
+        #: When the first record that is kept came, by the monotonic clock.
+        self._since = 0.0
         #: Set once the file ends here, until it is written.
         self._full = False
 
@@ -146,14 +187,27 @@ class _Partition:
                 self._full = True
                 self._write()
             if not table.num_rows:
-                return
+                break
             table = table.slice(self._keep(table))
+        self.rotate()
+
+    def rotate(self) -> None:
+        """Write what is kept, if its time is over. Ask for a commit at that time if not."""
+        interval = self._config["rotate.schedule.interval.ms"]
+        if interval < 0 or not self._kept:
+            return
+        left_ms = interval - (time.monotonic() - self._since) * 1000
+        if left_ms > 0:
+            self._context.request_commit(math.ceil(left_ms))
+            return
+        self._full = True
+        self._write()
 
     def _keep(self, table: pa.Table) -> int:
         """Keep records until the file is full. Return how many."""
         times = table["timestamp"].cast(pa.int64()).fill_null(0).to_numpy()
         if not self._kept:
-            self._began_ms = int(times[0])
+            self._began_ms, self._since = int(times[0]), time.monotonic()
         count, interval = (
             min(table.num_rows, self._config["flush.size"] - self._count),
             self._config["rotate.interval.ms"],
@@ -185,14 +239,24 @@ class _Partition:
             field = self._kept[0].schema.field("value").with_nullable(True)
             column = pa.chunked_array([chunk for one in self._kept for chunk in one["value"].chunks], field.type)
             data = self._format.data(whole(column), field, self._config["parquet.codec"])
-            self._folder.write(name, data, lambda: reached(SinkTaskStep.ROWS_SENT, self._config["name"]))
+            try:
+                self._folder.write(name, data, lambda: reached(SinkTaskStep.ROWS_SENT, self._config["name"]))
+            except FileNotFoundError as error:
+                if not self._folder.lost():
+                    raise
+                raise Fenced(
+                    f"another task has claimed the folder of {topic}-{index}. Nothing of this file was written by this"
+                    " task. Nothing: the task that has the partition writes it.",
+                    tag="SINK_FENCED",
+                ) from error
         reached(SinkTaskStep.TARGET_COMMITTED, self._config["name"])
         self._kept, self._count, self._full = [], 0, False
+        self._context.request_commit()
 
     def _ranges(self) -> list[tuple[int, int]]:
         """Return the first and the last offset of each file."""
-        matches = (_NAME.fullmatch(one) for one in self._folder.names())
-        return [(int(one["first"]), int(one["last"])) for one in matches if one is not None]
+        matches = (self._name.fullmatch(one) for one in self._folder.names())
+        return [(int(one[1]), int(one[2])) for one in matches if one is not None]
 
 
 def _kind(table: pa.Table) -> Any:

@@ -1,19 +1,28 @@
-"""A folder of files that are whole or not there: written under a temporary name, and renamed.
+"""A folder of files that are whole or not there, and of one owner.
 
-Nothing survives a power failure by its name alone: the file and its folder reach the disk before the write returns.
+A file is written under a temporary name, and renamed. Nothing survives a power failure by its name alone: the file and
+its folder reach the disk before the write returns.
+
+The temporary names are in a folder of the writer's claim. Another writer takes that folder away with one rename: what
+the first one has not renamed yet, it cannot rename any more.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["Folder"]
+__all__ = ["Folder", "mark_owner", "owner"]
 
-_TEMPORARY = ".tmp"
+#: A folder that holds the owner's name. It appears whole.
+_MARK, _OWNER = ".semel", "owner"
+#: The folder of a writer, and what is left of it once another writer has come.
+_CLAIM, _ENDED = ".claim-", ".ended-"
 
 
 class Folder:
@@ -21,33 +30,78 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._claim = path / f"{_CLAIM}{uuid.uuid4().hex}"
 
     def names(self) -> list[str]:
-        """Return the names of whole files; none if the folder is missing."""
-        with suppress(FileNotFoundError):
-            return sorted(one.name for one in self._path.iterdir() if not one.name.startswith("."))
+        """Return the names of whole files; none if the folder is missing. Folders are passed over."""
+        with suppress(FileNotFoundError), os.scandir(self._path) as entries:
+            return sorted(one.name for one in entries if one.is_file())
         return []
 
-    def prepare(self) -> None:
-        """Make the folder, and remove what others have not renamed: their renaming fails from now on."""
-        self._path.mkdir(parents=True, exist_ok=True)
-        for one in self._path.glob(f".*{_TEMPORARY}"):
-            one.unlink(missing_ok=True)
+    def claim(self) -> None:
+        """Make the folder, and be its only writer: all others' writing fails from now on."""
+        self._claim.mkdir(parents=True, exist_ok=True)
+        for one in self._path.glob(f"{_CLAIM}*"):  # the own claim was made before: of two writers one loses, or both
+            if one != self._claim:
+                with suppress(FileNotFoundError):
+                    one.rename(self._path / f"{_ENDED}{uuid.uuid4().hex}")
+        for one in self._path.glob(f"{_ENDED}*"):
+            shutil.rmtree(one, ignore_errors=True)
+        for one in (self._path, *self._path.parents[:3]):  # what others renamed counts from now on
+            _sync(one)
+
+    def lost(self) -> bool:
+        """Return True if the folder is there, and another writer has claimed it."""
+        return self._path.is_dir() and not self._claim.is_dir()
 
     def write(self, name: str, data: bytes, before_rename: Callable[[], None]) -> None:
         """Write one file. ``before_rename`` is called when all of it is on the disk."""
-        temporary = self._path / f".{name}.{uuid.uuid4().hex}{_TEMPORARY}"
+        temporary = self._claim / f".{uuid.uuid4().hex}.tmp"
         try:
-            with temporary.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+            _write(temporary, data)
             before_rename()
             temporary.rename(self._path / name)
         finally:
             temporary.unlink(missing_ok=True)
-        folder = os.open(self._path, os.O_RDONLY)
+        _sync(self._path)
+
+
+def owner(path: Path) -> str | None:
+    """Return the owner that a folder is marked with."""
+    with suppress(FileNotFoundError):
+        return (path / _MARK / _OWNER).read_text().removesuffix("\n")
+    return None
+
+
+def mark_owner(path: Path, name: str) -> str | None:
+    """Mark a folder, unless it is marked. Return its owner."""
+    if owner(path) is None:
+        made = path / f"{_MARK}-{uuid.uuid4().hex}"
+        made.mkdir(parents=True)
         try:
-            os.fsync(folder)
+            _write(made / _OWNER, f"{name}\n".encode())
+            _sync(made)
+            try:
+                made.rename(path / _MARK)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # another was first
+                    raise
         finally:
-            os.close(folder)
+            shutil.rmtree(made, ignore_errors=True)
+        _sync(path)
+    return owner(path)
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(path: Path) -> None:
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
