@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import random
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
@@ -106,6 +107,22 @@ def test_a_key_that_is_there_fails_and_moves_nothing(target: Target) -> None:
         task.put(batch([({"id": 2}, ROW), ({"id": 1}, ROW)], 1, VALUE))
     assert target.ask('SELECT id FROM "orders"') == [(1,)]
     assert target.next_offset() == 1
+
+
+def test_a_row_that_is_too_large_for_an_index_is_reported(target: Target) -> None:
+    """PostgreSQL calls it an error of operation, as it calls a server that is away."""
+    key, value = pa.struct([pa.field("id", pa.string(), nullable=False)]), pa.struct([pa.field("n", pa.int32())])
+    long = "".join(random.Random(1).choices("0123456789abcdefghijklmnopqrstuvwxyz", k=9000))
+    rows = [({"id": "a"}, {"n": 1}), ({"id": long}, {"n": 2}), ({"id": "b"}, {"n": 3})]
+    with pytest.raises(ConfigError, match="refused to write: index row"):
+        sql_task(target.url, **UPSERT).put(batch(rows, value=value, key=key))
+    reported: list[Any] = []
+    context = SinkContext(errant_record_reporter=lambda record, error: reported.append((record.offset, str(error))))
+    sql_task(target.url, context, **UPSERT).put(batch(rows, value=value, key=key))
+    assert target.ask('SELECT n FROM "orders" ORDER BY n') == [(1,), (3,)]
+    ((offset, said),) = reported
+    assert offset == 1
+    assert "index row" in said
 
 
 def test_a_table_of_a_schema_by_its_dot(target: Target) -> None:

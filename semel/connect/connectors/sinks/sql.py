@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["SqlSink", "SqlSinkTask"]
 
 _TOPIC = "${topic}"
+#: The class of PostgreSQL's errors for what is too large or too complex.
+_LIMIT = "54"
 
 
 class SqlSink(SinkConnector):
@@ -201,27 +203,30 @@ class SqlSinkTask(SinkTask):
                 self._retries += 1
                 self._context.timeout(self._config["retry.backoff.ms"])
                 raise Retriable(
-                    f"the target database does not answer: {said} Nothing is lost. The batch is written again.",
+                    f"the target database does not answer: {said}. Nothing is lost. The batch is written again.",
                     tag="DATABASE",
                 ) from None
             raise _refusal(said) from None  # its further lines, and its own text, show rows
 
 
 def _first_line(error: DBAPIError) -> str:
-    return next(iter(str(error.orig or "").splitlines()), type(error).__name__)
+    return next(iter(str(error.orig or "").splitlines()), type(error).__name__).rstrip(". ")
 
 
 def _refusal(said: str) -> ConfigError:
     return ConfigError(
-        f"the target database refused to write: {said:.300} Nothing of this batch was written. Correct the table, the"
+        f"the target database refused to write: {said:.300}. Nothing of this batch was written. Correct the table, the"
         " records or the login's rights, and restart the task.",
         tag="DATABASE",
     )
 
 
 def _is_away(error: DBAPIError) -> bool:
+    """Return whether it may succeed later. PostgreSQL calls a limit that a row exceeds an error of operation, too."""
     from sqlalchemy.exc import OperationalError
 
+    if str(getattr(error.orig, "sqlstate", "") or "").startswith(_LIMIT):
+        return False
     return isinstance(error, OperationalError) or error.connection_invalidated
 
 
