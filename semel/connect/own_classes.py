@@ -9,9 +9,11 @@ from typing import Any, TypeVar
 
 from semel.errors import ConfigError
 
-__all__ = ["announced", "imported", "own_class", "path_of"]
+__all__ = ["JAVA", "announced", "imported", "own_class", "path_of"]
 
 T = TypeVar("T")
+#: How names of Java's classes begin: no Python module is looked for.
+JAVA = ("org.", "com.", "io.", "net.")
 
 
 @cache

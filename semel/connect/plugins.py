@@ -17,7 +17,7 @@ from semel.connect.converters import (
     check_plain,
     json_converter,
 )
-from semel.connect.own_classes import announced, imported, path_of
+from semel.connect.own_classes import JAVA, announced, imported, path_of
 from semel.connect.own_converters import own_converter
 from semel.connect.registry_converters import REGISTRY_CONVERTERS, registry_converter
 from semel.connect.sink_api import SinkConnector
@@ -91,7 +91,6 @@ _USE = (
     "Use AvroConverter, JsonConverter, StringConverter, ByteArrayConverter, LongConverter and the like, or a class of"
     " your own by its Python name."
 )
-_JAVA = ("org.", "com.", "io.", "net.")
 
 
 class Plugin(NamedTuple):
@@ -114,7 +113,7 @@ def plugins() -> list[Plugin]:
         "sink": dict.fromkeys(_SINKS.values()),
         "transformation": transforms,
         "predicate": [f"{_TRANSFORMS}predicates.{name}" for name in PREDICATES],
-        "converter": [name for name in (*_CONVERTERS, *_JSON, *REGISTRY_CONVERTERS) if name.startswith(_JAVA)],
+        "converter": [name for name in (*_CONVERTERS, *_JSON, *REGISTRY_CONVERTERS) if name.startswith(JAVA)],
     }
     there = {
         "source": "sources",
@@ -161,7 +160,7 @@ def connector_class(name: str) -> type[SourceConnector] | type[SinkConnector]:
     try:
         found = imported(path) if "." in path else None
     except ImportError as error:
-        if path.startswith(_JAVA):
+        if path.startswith(JAVA):
             raise Unsupported(
                 f"connector.class={name} is a Java class, and connectors here are Python classes. Nothing was read or"
                 " written. Name a SourceConnector or SinkConnector of semel.connect, as package.module.Class.",
@@ -191,7 +190,7 @@ def converter(name: str, setting: str, options: Mapping[str, str]) -> Configured
         return _CONVERTERS[name]
     if name in REGISTRY_CONVERTERS:
         return registry_converter(name, options, setting)
-    if name.startswith(_JAVA):
+    if name.startswith(JAVA):
         raise not_yet(f"{setting}={name}", _USE)
     own = own_converter(name, setting, options)
     if own is not None:

@@ -29,6 +29,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from semel.records.record_headers import header_pairs
 from semel.serdes.columns import is_json, whole
 from semel.serdes.schemas import Schema
 from semel.serdes.schemas.arrow import schema_of, values_of
@@ -100,8 +101,7 @@ def records_of(table: pa.Table) -> Iterator[SinkRecord]:
     times = table["timestamp"].cast(pa.int64()).to_pylist()
     rest = (table[name].to_pylist() for name in ("topic", "partition", "offset", "headers"))
     for topic, index, offset, headers, timestamp, key, value in zip(*rest, times, keys, values, strict=True):
-        pairs = [(one["key"], one["value"]) for one in headers or ()]
-        yield SinkRecord(topic, index, offset, timestamp, key, value, key_schema, value_schema, pairs)
+        yield SinkRecord(topic, index, offset, timestamp, key, value, key_schema, value_schema, header_pairs(headers))
 
 
 def _values(table: pa.Table, name: str) -> tuple[list[Any], Schema | None]:

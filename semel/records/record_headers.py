@@ -7,6 +7,7 @@ finished one by one. Keys that are not UTF-8 are read as in Java, with U+FFFD fo
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,14 +23,26 @@ from semel.records.gather import gather
 from semel.records.row_label import RowLabel
 from semel.records.varint import Ints, pack, read, read_one, zigzag
 
-__all__ = ["HEADERS", "pack_headers", "read_headers"]
+__all__ = ["HEADERS", "Headers", "header_pairs", "headers_column", "pack_headers", "read_headers"]
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+#: The headers of one record, in their order: the key and the value of each.
+Headers = Sequence[tuple[str, bytes | None]]
 
 #: With fewer records in step, numpy's fixed cost per operation is more than that of a Python loop.
 _LOCKSTEP = 16
 #: Bytes of headers that are joined at once.
 _STRETCH = 1 << 29
+
+
+def header_pairs(headers: Iterable[Mapping[str, Any]] | None) -> tuple[tuple[str, bytes | None], ...]:
+    """Return the headers of one row of a column."""
+    return tuple((one["key"], one["value"]) for one in headers or ())
+
+
+def headers_column(headers: Iterable[Headers]) -> Any:
+    """Return the headers of rows as a column."""
+    return pa.array([[{"key": key, "value": value} for key, value in row] for row in headers], HEADERS)
 
 
 def pack_headers(data: Any, label: RowLabel | None = None) -> Column:

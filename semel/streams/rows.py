@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from semel.errors import ConfigError, SemelError
-from semel.records.record_headers import HEADERS
+from semel.records.record_headers import Headers, header_pairs
 from semel.serdes.columns import whole
 from semel.serdes.serde import Serde, from_python, to_python
 from semel.streams.state.backend import DamagedStore
@@ -25,14 +25,11 @@ __all__ = [
     "ORIGIN",
     "UNFIT",
     "WINDOW",
-    "Headers",
     "Record",
     "calling",
     "carry_on",
     "first_wrong",
     "from_result",
-    "header_pairs",
-    "headers_column",
     "joined_batches",
     "misfit",
     "one_batch",
@@ -50,10 +47,6 @@ CARRIED = (*ORIGIN, "headers")
 WINDOW = ("window_start", "window_end")
 #: What a value that does not fit its serialisation raises.
 UNFIT = (ValueError, TypeError, OverflowError, pa.ArrowException)
-
-
-#: The headers of a record, in their order: the key and the value of each.
-Headers = Sequence[tuple[str, bytes | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +94,6 @@ def records(rows: Any, key: Serde, value: Serde) -> Iterator[Record]:
         origin.append(list(map(header_pairs, rows["headers"].to_pylist())))
     for row in zip(keys, values, times(rows).tolist(), *origin, strict=True):
         yield Record(*row)
-
-
-def header_pairs(headers: list[dict[str, Any]] | None) -> tuple[tuple[str, bytes | None], ...]:
-    """Return the headers of one row of a column."""
-    return tuple((one["key"], one["value"]) for one in headers or ())
-
-
-def headers_column(headers: Sequence[Headers]) -> Any:
-    """Return the headers of rows as a column."""
-    return pa.array([[{"key": key, "value": value} for key, value in row] for row in headers], HEADERS)
 
 
 def _milliseconds(column: Any) -> list[int]:

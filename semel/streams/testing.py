@@ -21,10 +21,11 @@ from typing import Any
 import pyarrow as pa
 
 from semel.errors import ConfigError
+from semel.records.record_headers import Headers, header_pairs, headers_column
 from semel.serdes.serde import Serde, decode, encode, from_python, to_python
 from semel.streams.app import App
 from semel.streams.nodes.sources import TimestampExtraction
-from semel.streams.rows import Headers, Record, header_pairs, headers_column, one_by_one, timestamps
+from semel.streams.rows import Record, one_by_one, timestamps
 from semel.streams.rows import times as times_of
 from semel.streams.state.backend import Memory
 from semel.streams.state.global_stores import take_rows

@@ -74,9 +74,9 @@ class Server:
 
     def serve(self, app: ASGIApp) -> None:
         """Answer from now on."""
-        for tls in (None, self._tls):
+        for tls in {None, self._tls}:
             sockets = self._of(tls=tls is not None)
-            if not sockets or (tls is None and self._servers):
+            if not sockets:
                 continue
             server = uvicorn.Server(_Config(app, tls))
             thread = threading.Thread(target=server.run, kwargs={"sockets": sockets}, name=self._name, daemon=True)

@@ -21,7 +21,7 @@ from semel.connect.sink_api import SinkBatch, records_of
 from semel.connect.sinks.reader import ReadBatch
 from semel.connect.transforms.record import Data, Record
 from semel.errors import ConfigError, Retriable
-from semel.records.record_headers import HEADERS
+from semel.records.record_headers import headers_column
 from semel.serdes.columns import is_json, whole
 from semel.serdes.registry.errors import RegistryUnusable
 from semel.serdes.schemas import Schema
@@ -232,14 +232,13 @@ def _one_by_one(table: pa.Table, change: Callable[[Record], Record | None]) -> I
 def _table(changed: Sequence[_Changed]) -> pa.Table:
     records = [one.record for one in changed]
     topic, key_schema, value_schema = changed[0].kind
-    headers = [[{"key": name, "value": value} for name, value in one.headers] for one in records]
     table = pa.table(
         {
             "topic": pa.array([topic] * len(records), pa.string()),
             "partition": pa.array([one.partition for one in changed], pa.int32()),
             "offset": pa.array([one.offset for one in changed], pa.int64()),
             "timestamp": pa.array([one.timestamp for one in records], _TIME),
-            "headers": pa.array(headers, HEADERS),
+            "headers": headers_column([one.headers for one in records]),
         }
     )
     keys = run_of("key", key_schema, [one.key.value for one in records])

@@ -18,6 +18,7 @@ from semel.connect.sink_api import SinkRecord
 from semel.connect.sinks.batches import BadRecord
 from semel.errors import SemelError
 from semel.records.dead_letters import dead_letter, shown
+from semel.records.record_headers import headers_column
 from semel.transaction.local_writer import LocalWriter
 from semel.transaction.output_topics import OutputTopics
 from semel.transaction.ticket import NO_TRANSACTION, Tickets
@@ -60,7 +61,7 @@ class DeadLetters:
                     "timestamp": pa.array([record.timestamp], pa.timestamp("ms", "UTC")),
                     "key": [shown(record.key)],
                     "value": [shown(record.value)],
-                    "headers": [[{"key": name, "value": value} for name, value in record.headers]],
+                    "headers": headers_column([record.headers]),
                 }
             )
         self.take(BadRecord(found, "TASK_PUT", type(self._config.connector).__qualname__, error))

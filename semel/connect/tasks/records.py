@@ -16,7 +16,7 @@ from semel.connect.converters import refused
 from semel.connect.settings.connector_config import ConnectorConfig
 from semel.connect.transforms.record import Data, Record
 from semel.errors import ConfigError
-from semel.records.record_headers import HEADERS
+from semel.records.record_headers import header_pairs, headers_column
 from semel.serdes.columns import whole
 from semel.serdes.json_value import milliseconds
 from semel.serdes.schemas import Schema, Struct
@@ -62,8 +62,7 @@ def records_of(topic: str, table: pa.Table) -> Iterator[Record]:
     columns = {name: table[name].to_pylist() if name in table.schema.names else nothing for name in _BESIDE}
     keys, values = _datas(table, "key"), _datas(table, "value")
     for key, value, partition, moment, headers in zip(keys, values, *columns.values(), strict=True):
-        pairs = [(one["key"], one["value"]) for one in headers or ()]
-        yield Record(topic, key, value, partition, _moment(moment), pairs)
+        yield Record(topic, key, value, partition, _moment(moment), header_pairs(headers))
 
 
 def _datas(table: pa.Table, part: str) -> list[Data]:
@@ -126,8 +125,7 @@ def _table(records: Sequence[Written]) -> pa.Table:
     if any(one is not None for one in timestamps):
         columns["timestamp"] = pa.array(timestamps, pa.timestamp("ms"))
     if any(headers):
-        rows = [[{"key": name, "value": value} for name, value in some] for some in headers]
-        columns["headers"] = pa.array(rows, HEADERS)
+        columns["headers"] = headers_column(headers)
     return pa.table(columns)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semel.connect.own_classes import own_class
+from semel.connect.own_classes import JAVA, own_class
 from semel.connect.settings.connector_properties import ConnectorProperties
 from semel.connect.transforms import envelopes, fields, headers, predicates, routing, schemas, timestamps
 from semel.connect.transforms.base import Transform, refused
@@ -20,8 +20,6 @@ from semel.settings import Setting, nearest
 
 __all__ = ["PREDICATES", "TRANSFORMS", "Chain", "read_chain"]
 
-#: How names of Java's classes begin: no Python module is looked for.
-_JAVA = ("org.", "com.", "io.", "net.")
 _Tables = list[tuple[str, pa.Table]]
 TRANSFORMS: dict[str, type[Transform]] = {
     made.__name__: made
@@ -165,7 +163,7 @@ def _class(
     name, _, side = given.removeprefix(package).partition("$")
     made = known.get(name)
     try:
-        if made is None and not given.startswith(_JAVA):
+        if made is None and not given.startswith(JAVA):
             made = own_class(name, base, f"{base.__name__.lower()}s")
     except ConfigError as error:
         properties.add(f"{prefix}type", error.message)

@@ -13,14 +13,13 @@ from semel.connect.transforms.base import Transform, refused
 from semel.connect.transforms.record import Data, Record
 from semel.connect.transforms.schemas import header_text
 from semel.errors import ConfigError
-from semel.records.record_headers import HEADERS
+from semel.records.record_headers import Headers, header_pairs, headers_column
 from semel.serdes.java_value import java_number
 from semel.settings import Setting
 
 __all__ = ["DropHeaders", "HeaderFrom", "InsertHeader"]
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
-_Headers = Sequence[tuple[str, bytes | None]]
 
 
 class _HeaderTransform(Transform):
@@ -32,8 +31,8 @@ class _HeaderTransform(Transform):
         """Change the headers of a table. One without them has no column for them."""
         there = "headers" in table.schema.names
         rows: Sequence[Any] = table["headers"].to_pylist() if there else [()] * table.num_rows
-        made = [self.headers([(one["key"], one["value"]) for one in row or ()]) for row in rows]
-        column = pa.array([[{"key": name, "value": value} for name, value in row] for row in made], HEADERS)
+        made = [self.headers(header_pairs(row)) for row in rows]
+        column = headers_column(made)
         if there:
             return topic, table.set_column(table.schema.get_field_index("headers"), "headers", column)
         return topic, table.append_column("headers", column) if any(made) else table
@@ -43,7 +42,7 @@ class _HeaderTransform(Transform):
         record.headers = self.headers(record.headers)
         return record
 
-    def headers(self, headers: _Headers) -> _Headers:
+    def headers(self, headers: Headers) -> Headers:
         """Return the changed headers."""
         raise NotImplementedError
 
@@ -57,7 +56,7 @@ class InsertHeader(_HeaderTransform):
         super().__init__(options, side)
         self._added = options["header"], _literal(options["value.literal"].strip())
 
-    def headers(self, headers: _Headers) -> _Headers:
+    def headers(self, headers: Headers) -> Headers:
         """Return them with one more."""
         return [*headers, self._added]
 
@@ -81,7 +80,7 @@ class DropHeaders(_HeaderTransform):
 
     options: ClassVar[Mapping[str, Setting]] = {"headers": Setting(list)}
 
-    def headers(self, headers: _Headers) -> _Headers:
+    def headers(self, headers: Headers) -> Headers:
         """Return the others."""
         return [one for one in headers if one[0] not in self.given["headers"]]
 

@@ -15,8 +15,9 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
+from semel.records.record_headers import Headers, header_pairs, headers_column
 from semel.serdes.serde import Serde, decode, encode
-from semel.streams.rows import Headers, header_pairs, headers_column, times, timestamps
+from semel.streams.rows import times, timestamps
 from semel.streams.state.state_store import StateStore, StoreSpec, number
 from semel.streams.windows.kind import WindowKind
 

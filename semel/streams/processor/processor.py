@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from semel.errors import ConfigError
+from semel.records.record_headers import Headers, headers_column
 from semel.serdes.serde import Serde
 from semel.streams.dropped import DroppedRecords
 from semel.streams.nodes.sources import now_ms
 from semel.streams.nodes.stateless import rows_from_results
 from semel.streams.processor.stores import KeyValueStore, StoreBuilder, WindowStore
-from semel.streams.rows import ORIGIN, WINDOW, Headers, Record, calling, headers_column, records, timestamps
+from semel.streams.rows import ORIGIN, WINDOW, Record, calling, records, timestamps
 from semel.streams.state.state_store import StateStore
 from semel.streams.windows.duration import milliseconds
 

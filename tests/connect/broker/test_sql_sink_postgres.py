@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import random
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -63,12 +62,6 @@ class Target:
     def next_offset(self) -> int:
         ((offset,),) = self.ask("SELECT next_offset FROM semel_connect_sink_offsets")
         return int(offset)
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    with Postgres() as server:
-        yield server
 
 
 @pytest.fixture

@@ -133,7 +133,7 @@ class Answers:
         partners = self.view.look_up(keys.dictionary.to_pylist(), stores)
         values = encode(partners["value"], self.value).take(keys.indices).to_pylist()
         there = timestamps(times(partners)).cast(pa.int64()).take(keys.indices).fill_null(-1).to_pylist()
-        made = []
+        made: list[tuple[int, Subscription, bytes | None, int]] = []
         for at, data in enumerate(rows["value"].to_pylist()):
             one, value = Subscription.parse(data), values[at]
             if one.instruction is Instruction.DELETE_AND_ANSWER:
@@ -142,7 +142,7 @@ class Answers:
                 one.instruction is Instruction.ANSWER_IF_THERE and value is not None
             ):
                 made.append((at, one, value, there[at] if value is not None else -1))
-        return _responses(rows, [(at, one, value) for at, one, value, _ in made], [time for *_, time in made])
+        return _responses(rows, made)
 
 
 @dataclass(frozen=True)
@@ -163,8 +163,8 @@ class ForeignUpdates:
                 continue
             begin = prefix(key)
             for _, entry in store.scan(begin, _after(begin)):
-                made.append((at, Subscription.parse(entry[_WORD:]), value))
-        return _responses(rows, made, [-1] * len(made))
+                made.append((at, Subscription.parse(entry[_WORD:]), value, -1))
+        return _responses(rows, made)
 
 
 @dataclass(frozen=True)
@@ -202,17 +202,19 @@ class Resolve:
         return with_value(rows, returned(results, made, self.name, partial(place, rows)))
 
 
-def _responses(rows: Any, made: list[tuple[int, Subscription, bytes | None]], partner_times: list[int]) -> Any:
-    """Return responses, each made at a row; they go to the partitions of their subscribers."""
+def _responses(rows: Any, made: list[tuple[int, Subscription, bytes | None, int]]) -> Any:
+    """Return responses, which go to the partitions of their subscribers. Each is made at a row, and has the time of a
+    partner or -1.
+    """
     taken = rows.take(pa.array([at for at, *_ in made], pa.int64()))
     columns = {name: taken[name] for name in CARRIED if name in taken.schema.names}
     return pa.RecordBatch.from_pydict(
         {
-            "key": pa.array([one.key for _, one, _ in made], pa.binary()),
-            "value": pa.array([Response(one.hash, value).encode() for _, one, value in made], pa.binary()),
-            "timestamp": timestamps(np.maximum(times(taken), np.array(partner_times, np.int64))),
+            "key": pa.array([one.key for _, one, *_ in made], pa.binary()),
+            "value": pa.array([Response(one.hash, value).encode() for _, one, value, _ in made], pa.binary()),
+            "timestamp": timestamps(np.maximum(times(taken), np.array([time for *_, time in made], np.int64))),
             **columns,
-            TARGET: pa.array([one.partition for _, one, _ in made], pa.int32()),
+            TARGET: pa.array([one.partition for _, one, *_ in made], pa.int32()),
         }
     )
 
