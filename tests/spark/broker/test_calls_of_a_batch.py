@@ -37,7 +37,6 @@ def test_calls_of_a_micro_batch(spark: SparkSession, kafka: Sandbox, tmp_path: P
     counts: list[int] = []
     line.run(around=counting(counts), reading={"minRecordsPerPartition": 1 if shuffled else 1_000})
     assert len(counts) == BATCHES
-    # the store of jobs may be late, and is asked again
     assert min(counts[1:]) <= most < counts[0]
 
 
@@ -51,5 +50,4 @@ def test_calls_of_a_batch_job(spark: SparkSession, kafka: Sandbox) -> None:
         with calls_of_the_jvm() as calls:
             sink.write(rows, version=1)
         counts.append(len(calls))
-    # the store of jobs may be late, and is asked again
     assert min(counts[1:]) <= 85
