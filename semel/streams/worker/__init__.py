@@ -3,6 +3,7 @@
 =================  ===================================================================================================
 ``worker``         polls, runs the tasks, commits
 ``task``           one sub-topology for one partition, with its state
+``task_manager``   the tasks that it has: they are opened, restored beside those that run, and closed
 ``task_assignor``  which member of the group gets which tasks
 ``blocks``         rows of several inputs, cut into pieces of one topic
 ``meeting``        rows of several inputs, put in order where they meet

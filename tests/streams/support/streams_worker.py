@@ -70,6 +70,7 @@ class StreamsJob:
     shape: str = "count"
     table: str = ""
     users: int = 0
+    standbys: int = 0
 
     def app(self) -> App:
         app = App(
@@ -82,6 +83,7 @@ class StreamsJob:
                 "max.poll.records": self.chunk,
                 "request.timeout.ms": self.request_timeout_ms,
                 "state.dir": self.state_dir,
+                "num.standby.replicas": self.standbys,
                 **({"group.instance.id": self.instance} if self.instance else {}),
                 **(self._handlers if self.shape == "tables" else {}),
             },
@@ -240,7 +242,7 @@ def work(job: StreamsJob) -> None:
     """Work until all is done, in one start."""
     with Client(ClientConfig.parse({"bootstrap.servers": job.servers})) as client, Worker(job.app()) as worker:
         while True:
-            if not worker.step() and done(client, job):
+            if not worker.step() and not worker.restoring and done(client, job):
                 worker.commit()
                 return
 
