@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 
 from semel.config import ClientConfig
 from semel.read.cursor import Taken
@@ -27,15 +28,17 @@ log = logging.getLogger("semel.streams")
 #: How often a restore that takes long is logged.
 _REPORT_S = 10.0
 _CLOSE_S = 5.0
+#: How long a fetch waits for new records: what else is wanted meanwhile waits, too.
+_WAIT_MS = 100
 
 
 class StateUpdater:
-    """One thread uses it. ``client`` settings are those of its own connections. ``restored`` is called with the number
+    """One thread uses it. Its connections are its own. ``restored`` is called in the thread that reads, with the number
     of records that a store has taken.
     """
 
     def __init__(self, config: ClientConfig, restored: Callable[[Restore, int], None]) -> None:
-        self._client = Client(config)
+        self._client = Client(replace(config, fetch_max_wait_ms=min(config.fetch_max_wait_ms, _WAIT_MS)))
         self._restored = restored
         self._thread: threading.Thread | None = None
         #: Held while a store is written.

@@ -22,7 +22,7 @@ from semel.strict_json import read_object, write_object
 from semel.wire.consumer_protocol import Subscription
 from semel.wire.metadata import TopicPartition
 
-__all__ = ["Claims", "Standbys", "TaskAssignor", "place_standbys", "share_out", "stay_ready"]
+__all__ = ["Claims", "Standbys", "TaskAssignor", "place_standbys", "share_out", "stay_ready", "with_lags"]
 
 Task = tuple[int, int]
 #: The kinds of claims: what a member runs, has a recent copy of, has an older copy of, and has a folder of.
@@ -32,14 +32,14 @@ _KINDS = 4
 
 class Claims(NamedTuple):
     """The claims of a member: the tasks that it runs, and those that it has a folder of. ``lags`` are the changelogs'
-    offsets that its open copies lack: those of standby tasks, and of tasks that restore. ``sizes`` are the changelogs'
-    offsets of the tasks that it knows them of.
+    offsets that its open copies lack: those of standby tasks, and of tasks that restore. ``offsets`` are those that its
+    state has reached, in folders too.
     """
 
     running: Sequence[Task] = ()
     stored: Sequence[Task] = ()
     lags: Mapping[Task, int] = {}
-    sizes: Mapping[Task, int] = {}
+    offsets: Mapping[Task, int] = {}
 
 
 class Standbys(NamedTuple):
@@ -77,7 +77,7 @@ class TaskAssignor:
         """Return the claims of this member for its join."""
         claims = self._held()
         rows = {"running": _rows(claims.running), "stored": _rows(claims.stored)}
-        numbers = {"lags": _numbers(claims.lags), "sizes": _numbers(claims.sizes)}
+        numbers = {"lags": _numbers(claims.lags), "offsets": _numbers(claims.offsets)}
         return write_object({"v": 1, **rows, **numbers})
 
     def assign(
@@ -85,7 +85,7 @@ class TaskAssignor:
     ) -> Mapping[str, Collection[TopicPartition]]:
         """Return the partitions of each member. Called in the group's leader."""
         counts = [max((partitions.get(name, 0) for name in names), default=0) for names in self._topics]
-        claims = {member: _read(subscription.user_data) for member, subscription in members.items()}
+        claims = with_lags({member: _read(subscription.user_data) for member, subscription in members.items()})
         shared = share_out(counts, claims, self._settings.recovery_lag)
         shared, warmups = stay_ready(shared, claims, self._settings)
         self._placed = place_standbys(shared, claims, self._settings, warmups)
@@ -114,6 +114,26 @@ class TaskAssignor:
     def is_due(self) -> bool:
         """Return True if members have had time to warm up."""
         return self._probe_at is not None and time.monotonic() >= self._probe_at
+
+
+def with_lags(claims: Mapping[str, Claims]) -> dict[str, Claims]:
+    """Return claims with the lags of all copies, also those in folders: the farthest one of the group says how many
+    offsets there are.
+    """
+    sizes = _sizes(claims.values())
+    found = {}
+    for member, one in claims.items():
+        lags = {task: sizes[task] - offset for task, offset in one.offsets.items() if task not in one.running}
+        found[member] = one._replace(lags={**lags, **one.lags})
+    return found
+
+
+def _sizes(claims: Iterable[Claims]) -> dict[Task, int]:
+    sizes: dict[Task, int] = {}
+    for one in claims:
+        for task, offset in one.offsets.items():
+            sizes[task] = max(sizes.get(task, 0), offset + one.lags.get(task, 0))
+    return sizes
 
 
 def share_out(counts: Sequence[int], claims: Mapping[str, Claims], recovery_lag: int = 10_000) -> dict[str, list[Task]]:
@@ -163,7 +183,7 @@ def stay_ready(
     warmups: dict[Task, str] = {}
     if not settings.replicas:
         return found, warmups
-    sizes = {task: size for one in claims.values() for task, size in one.sizes.items()}
+    sizes = _sizes(claims.values())
 
     def lag(member: str, task: Task) -> float:
         known = claims[member]
@@ -255,10 +275,10 @@ def _read(data: bytes) -> Claims:
     """Return the claims of a member. If they cannot be read, return none: the member then gets the rest."""
     try:
         row = read_object(data)
-        lags, sizes = (
+        lags, offsets = (
             {(int(part), int(index)): int(number) for part, index, number in row.get(name, ())}
-            for name in ("lags", "sizes")
+            for name in ("lags", "offsets")
         )
-        return Claims(_tasks(row["running"]), _tasks(row["stored"]), lags, sizes)
+        return Claims(_tasks(row["running"]), _tasks(row["stored"]), lags, offsets)
     except (ValueError, KeyError, TypeError):
         return Claims()

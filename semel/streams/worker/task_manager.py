@@ -9,7 +9,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 
+from semel.errors import ConfigError
 from semel.steps import StreamsStep, reached
 from semel.streams.metrics import WorkerCounts
 from semel.streams.settings import Settings
@@ -30,6 +32,8 @@ __all__ = ["TaskManager"]
 log = logging.getLogger("semel.streams")
 
 Stores = dict[str, StateStore]
+#: The number of the sub-topology, and the partition.
+TaskId = tuple[int, int]
 
 
 class TaskManager:
@@ -53,7 +57,9 @@ class TaskManager:
         #: By the id of the task: the changelogs that are not at their end.
         self._restoring: dict[str, set[TopicPartition]] = {}
         #: The stores of standby tasks, by the number of the sub-topology and the partition.
-        self._standbys: dict[tuple[int, int], Stores] = {}
+        self._standbys: dict[TaskId, Stores] = {}
+        #: The offsets that the stores of tasks have reached, when they were closed.
+        self._folders = self._look_into_folders()
         self._began, self._records, self._stores = 0.0, 0, 0
         self._updater = StateUpdater(settings.client, self._restored)
         counts.restores = self._remaining
@@ -85,25 +91,37 @@ class TaskManager:
 
     def claims(self) -> Claims:
         """Return what this worker says to the assignor."""
-        folder = self._settings.state_dir / self._topology.application_id
-        there = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-        lags: dict[tuple[int, int], int] = {}
-        sizes: dict[tuple[int, int], int] = {}
+        lags: dict[TaskId, int] = {}
+        offsets = dict(self._folders)
         for task, copies in self._by_task(self._updater.open).items():
             if all(one.lag is not None for one in copies):
                 lags[task] = sum(one.lag or 0 for one in copies)
-                sizes[task] = lags[task] + sum(one.position for one in copies)
-        for running in self.running:
-            positions = [store.position for store in running.stores.values()]
-            (task,) = task_ids([running.id])
-            sizes[task] = sum(at.offset for at in positions if at is not None)
-        return Claims(task_ids(task.id for task in self.running), task_ids(there), lags, sizes)
+                offsets[task] = sum(one.position for one in copies)
+        running = self.running
+        offsets |= {_id(task): _reached(task.stores) for task in running if task.stores}
+        return Claims([_id(task) for task in running], sorted(self._folders), lags, offsets)
 
-    def _by_task(self, found: Collection[Restore]) -> dict[tuple[int, int], list[Restore]]:
+    def _look_into_folders(self) -> dict[TaskId, int]:
+        """Return the offsets that the stores in the folders of tasks have reached. What cannot be read has none."""
+        folder = self._settings.state_dir / self._topology.application_id
+        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+        found: dict[TaskId, int] = {}
+        for part, index in task_ids(names):
+            if part in self._parts:
+                found[part, index] = 0
+                if not self._settings.num_standby_replicas:
+                    continue
+                with suppress(DamagedStore, ConfigError):  # who opens it for good says what is wrong
+                    stores = self._open_stores(self._parts[part], index)
+                    found[part, index] = _reached(stores)
+                    _close(stores)
+        return found
+
+    def _by_task(self, found: Collection[Restore]) -> dict[TaskId, list[Restore]]:
         parts = {
             self._topology.changelog(spec.name): part.number for part in self._parts.values() for spec in part.stores
         }
-        by_task: dict[tuple[int, int], list[Restore]] = {}
+        by_task: dict[TaskId, list[Restore]] = {}
         for one in found:
             by_task.setdefault((parts[one.partition[0]], one.partition[1]), []).append(one)
         return by_task
@@ -113,7 +131,7 @@ class TaskManager:
     def assign(
         self,
         partitions: Collection[TopicPartition],
-        standbys: Collection[tuple[int, int]],
+        standbys: Collection[TaskId],
         committed: Mapping[TopicPartition, int],
     ) -> None:
         """Open the tasks of these partitions, and these standby tasks. If a store is damaged, delete it and open all of
@@ -129,7 +147,7 @@ class TaskManager:
     def _open(
         self,
         partitions: Collection[TopicPartition],
-        standbys: Collection[tuple[int, int]],
+        standbys: Collection[TaskId],
         committed: Mapping[TopicPartition, int],
     ) -> None:
         self._close_standbys(self._standbys.keys() - set(standbys))
@@ -164,7 +182,7 @@ class TaskManager:
         if not missing:
             reached(StreamsStep.RESTORED, "0")
 
-    def _new_standbys(self, standbys: Collection[tuple[int, int]]) -> list[Restore]:
+    def _new_standbys(self, standbys: Collection[TaskId]) -> list[Restore]:
         """Open the stores of standby tasks that are not open."""
         new = sorted(set(standbys) - self._standbys.keys())
         for part, index in new:
@@ -182,8 +200,7 @@ class TaskManager:
             for spec in part.stores:
                 stores[spec.name] = self._open_store(spec, part, index)
         except BaseException:
-            for store in stores.values():
-                store.close()
+            _close(stores)
             raise
         return stores
 
@@ -243,18 +260,19 @@ class TaskManager:
         self._restoring.clear()
         self._counts.closed += len(tasks)
         for task in tasks:
+            self._folders[_id(task)] = _reached(task.stores)
             task.close()
         if standbys:
             self._close_standbys(list(self._standbys))
 
-    def _close_standbys(self, tasks: Collection[tuple[int, int]]) -> None:
+    def _close_standbys(self, tasks: Collection[TaskId]) -> None:
         closing = {task: self._standbys.pop(task) for task in tasks}
         self._updater.remove(
             {(self._topology.changelog(name), task[1]) for task, stores in closing.items() for name in stores}
         )
-        for stores in closing.values():
-            for store in stores.values():
-                store.close()
+        for task, stores in closing.items():
+            self._folders[task] = _reached(stores)
+            _close(stores)
 
     def end(self) -> None:
         """Close everything."""
@@ -263,3 +281,21 @@ class TaskManager:
             self.close(standbys=True)
         finally:
             self._updater.close()
+
+
+def _id(task: Task) -> TaskId:
+    (found,) = task_ids([task.id])
+    return found
+
+
+def _reached(stores: Mapping[str, StateStore]) -> int:
+    """Return how far stores are, in offsets of their changelogs. What cannot be read is at none."""
+    with suppress(DamagedStore):
+        positions = [store.position for store in stores.values()]
+        return sum(at.offset for at in positions if at is not None)
+    return 0
+
+
+def _close(stores: Mapping[str, StateStore]) -> None:
+    for store in stores.values():
+        store.close()

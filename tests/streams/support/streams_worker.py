@@ -71,6 +71,7 @@ class StreamsJob:
     table: str = ""
     users: int = 0
     standbys: int = 0
+    recovery_lag: int = 10_000
 
     def app(self) -> App:
         app = App(
@@ -84,6 +85,7 @@ class StreamsJob:
                 "request.timeout.ms": self.request_timeout_ms,
                 "state.dir": self.state_dir,
                 "num.standby.replicas": self.standbys,
+                "acceptable.recovery.lag": self.recovery_lag,
                 **({"group.instance.id": self.instance} if self.instance else {}),
                 **(self._handlers if self.shape == "tables" else {}),
             },
