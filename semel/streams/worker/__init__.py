@@ -9,6 +9,7 @@
 ``meeting``        rows of several inputs, put in order where they meet
 ``pace``           how many rows a sub-topology gets at a time
 ``bad_records``    records that cannot be read, worked on or written
+``processes``      workers as processes of this machine
 ``executors``      workers as processes on Spark executors
 =================  ===================================================================================================
 """
