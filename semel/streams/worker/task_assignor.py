@@ -43,8 +43,8 @@ class Claims(NamedTuple):
 
 
 class Standbys(NamedTuple):
-    """The settings of standby tasks, Kafka Streams' ``num.standby.replicas``, ``acceptable.recovery.lag``,
-    ``max.warmup.replicas`` and ``probing.rebalance.interval.ms``, and the sub-topologies that have state.
+    """The settings of standby tasks, as :class:`~semel.streams.settings.Settings` has them, and the sub-topologies that
+    have state.
     """
 
     replicas: int = 0

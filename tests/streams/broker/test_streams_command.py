@@ -88,6 +88,7 @@ def test_the_command_line_runs_shows_and_begins_again(servers: str, name: str, f
         assert not client.existing({f"{name}-counts-changelog", f"{name}-counts-repartition"})
 
 
+@pytest.mark.exhaustive
 def test_as_many_processes_as_threads_and_one_that_is_killed_comes_back(servers: str, name: str, file: Path) -> None:
     file.write_text(file.read_text().replace("50}", '50, "num.stream.threads": 2, "session.timeout.ms": 6_000}'))
     with pytest.raises(ConfigError, match=r"App.run\(\) is one worker"):

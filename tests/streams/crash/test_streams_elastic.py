@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -25,7 +26,7 @@ from semel.testing.crash import CrashPlan, CrashPoint
 from semel.testing.records import read
 from semel.wire.client import Client
 from tests.streams.support.applications import names, values
-from tests.streams.support.streams_checks import assert_exact, fill, new_job, produce
+from tests.streams.support.streams_checks import assert_exact, fill, new_job, produce, word
 from tests.streams.support.streams_worker import PARTITIONS, StreamsJob, done
 from tests.support.forked_owners import Nursery, Owner
 from tests.support.topics import create
@@ -140,7 +141,7 @@ def test_a_standby_takes_over_with_the_tail_alone(
             mine = replace(job, state_dir=folders[number])
             workers.append(running.enter_context(closing(nursery.start(mine, plan, tmp_path / f"{number}.log"))))
         part = replace(job, total=2000)
-        wait_for(lambda: is_settled(job, plan) and done(client, part), workers[0].said)
+        wait_for(lambda: done(client, part) and is_settled(job, plan, 3), workers[0].said)
         if standbys:
             wait_for(lambda: lacking(job, plan) == set(), lambda: str(lacking(job, plan)))
         before = len(restored(plan))
@@ -157,12 +158,45 @@ def test_a_standby_takes_over_with_the_tail_alone(
         assert tail > changelogs / 8
 
 
-def is_settled(job: StreamsJob, plan: CrashPlan) -> bool:
-    """Return True if three workers share the tasks, and all have their state."""
+@pytest.mark.parametrize("static", [True, pytest.param(False, marks=pytest.mark.exhaustive)], ids=["static", "control"])
+def test_a_static_member_that_is_killed_and_comes_back_moves_nothing(
+    broker: Sandbox, nursery: Nursery, tmp_path: Path, static: bool
+) -> None:
+    """The other worker is not asked to join again, and its standby tasks stay copies. The control leaves the group."""
+    job = replace(new_job(broker, tmp_path, 400, 800, shape="table"), standbys=1, chunk=65_536, session_ms=30_000)
+    plan = CrashPlan(tmp_path / "plan")
+
+    def start(number: int) -> Owner:
+        instance = f"worker-{number}" if static else None
+        mine = replace(job, state_dir=str(tmp_path / f"state-{number}"), instance=instance)
+        return running.enter_context(closing(nursery.start(mine, plan, tmp_path / f"{number}.log")))
+
+    with ExitStack() as running, Client(ClientConfig.parse({"bootstrap.servers": job.servers})) as client:
+        killed, other = start(0), start(1)
+        part = replace(job, total=400)
+        wait_for(lambda: done(client, part) and is_settled(job, plan, 2), other.said)
+        before = Counter(one.pid for one in plan.passed() if one.step == "SessionStep.ASSIGNED")
+        os.kill(killed.pid, signal.SIGKILL)
+        again = start(0)
+        fill(job, 400, 800)
+        for worker in (again, other):
+            assert worker.wait() == 0, worker.said()
+    after = Counter(one.pid for one in plan.passed() if one.step == "SessionStep.ASSIGNED")
+    assert (after[other.pid] == before[other.pid]) is static
+    tables = {number: stored_table(tmp_path / f"state-{number}" / job.application_id) for number in range(2)}
+    assert tables[0].keys() | tables[1].keys() == {word(number) for number in range(800)}
+
+
+def is_settled(job: StreamsJob, plan: CrashPlan, members: int) -> bool:
+    """Return True if so many workers share the tasks, and all have their state."""
     admin = AdminClient({"bootstrap.servers": job.servers})
     group = admin.describe_consumer_groups([job.application_id])[job.application_id].result(30)
     opened = [one for one in plan.passed() if one.step == "StreamsStep.OPENED"]
-    return group.state is ConsumerGroupState.STABLE and len(group.members) == 3 and len(opened) == len(restored(plan))
+    return (
+        group.state is ConsumerGroupState.STABLE
+        and len(group.members) == members
+        and len(opened) == len(restored(plan))
+    )
 
 
 def lacking(job: StreamsJob, plan: CrashPlan) -> set[str]:

@@ -66,6 +66,7 @@ class StreamsJob:
     chunk: int = 50
     request_timeout_ms: int = 30_000
     timeout_ms: int = 2_000
+    session_ms: int | None = None
     commit_ms: int = 5
     shape: str = "count"
     table: str = ""
@@ -79,7 +80,7 @@ class StreamsJob:
             **{
                 "bootstrap.servers": self.servers,
                 "transaction.timeout.ms": self.timeout_ms,
-                "session.timeout.ms": self.timeout_ms,
+                "session.timeout.ms": self.session_ms or self.timeout_ms,
                 "commit.interval.ms": self.commit_ms,
                 "max.poll.records": self.chunk,
                 "request.timeout.ms": self.request_timeout_ms,
