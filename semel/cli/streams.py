@@ -178,7 +178,7 @@ def reset(file: File, yes: Annotated[bool, typer.Option("--yes", help="Do not as
         planned = plan_reset(client, streams_app)
         console = Console(soft_wrap=True)
         console.print(f"{planned.application_id}: the group's offsets are deleted")
-        for name in (*planned.topics, *([str(planned.folder)] if planned.folder else [])):
+        for name in (*planned.topics, *map(str, planned.folders)):
             console.print(f"{name} is deleted")
         confirm(console, "Begin again?", "Nothing was deleted.", yes=yes)
         carry_out(client, planned)

@@ -9,15 +9,15 @@ may have removed deletions that it does not know of, is thrown away and restored
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from semel.errors import ConfigError, DataLoss
+from semel.errors import ConfigError, DataLoss, Retriable
 from semel.read.data_loss import newest_ends
 from semel.read.ranges import NO_END, Range, id_text
 from semel.read.reader import Reader
+from semel.streams.clock import now_ms
 from semel.streams.state.backend import Position
 from semel.streams.state.state_store import StateStore
 from semel.wire.api.offsets import EARLIEST, list_offsets
@@ -48,6 +48,10 @@ class Restore:
     count: int = 0
     #: Offsets that are left, or None if that is not known yet.
     lag: int | None = None
+    #: When all deletions after the position were still in the changelog, by the clock.
+    fresh_ms: int = field(default_factory=now_ms)
+    #: When the store was written as one that is at the end.
+    written_ms: int = 0
 
     @property
     def range(self) -> Range:
@@ -68,8 +72,19 @@ class Restore:
 
     def reach(self, position: int) -> None:
         """Take note that the store has all up to ``position``, where its changelog ends: also after markers."""
-        self.store.apply(self.topic_id, position)
-        self.position = position
+        self.store.apply(self.topic_id, position, self.fresh_ms)
+        self.position, self.written_ms = position, self.fresh_ms
+
+    def check_fresh(self) -> None:
+        """Raise :class:`Retriable` if it was not read for so long that deletions may be compacted away: a process was
+        frozen. The store is thrown away at the next start, by the age of its position.
+        """
+        away = now_ms() - self.fresh_ms
+        if away > _AWAY_MS:
+            raise Retriable(
+                f"{self.range.name} was not read for {away // 3_600_000} hours, and deletions in it may be compacted"
+                " away. Nothing was read. The worker starts again, and restores the store."
+            )
 
 
 def restores(
@@ -148,7 +163,7 @@ def _unbelievable(there: Position, topic_id: str, begin: int, end: int) -> str:
         return f"it says {there.offset}, and the changelog ends at {end}"
     if there.offset < begin:
         return f"it says {there.offset}, and the changelog begins at {begin}"
-    away = int(time.time() * 1000) - there.written_ms
+    away = now_ms() - there.written_ms
     if there.offset < end and away > _AWAY_MS:
         return f"it was last written {away // 3_600_000} hours ago, so deletions may have been compacted away"
     return ""

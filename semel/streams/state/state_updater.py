@@ -17,6 +17,7 @@ from semel.config import ClientConfig
 from semel.read.cursor import Taken
 from semel.read.reader import Reader
 from semel.steps import StreamsStep, reached
+from semel.streams.clock import now_ms
 from semel.streams.state.changelog import BATCH_ROWS, Restore
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
@@ -28,6 +29,8 @@ log = logging.getLogger("semel.streams")
 #: How often a restore that takes long is logged.
 _REPORT_S = 10.0
 _CLOSE_S = 5.0
+#: How often a copy to which nothing comes is written again.
+_REFRESH_MS = 3_600_000
 #: How long a fetch waits for new records: what else is wanted meanwhile waits, too.
 _WAIT_MS = 100
 
@@ -136,12 +139,16 @@ class StateUpdater:
         report_at = time.monotonic() + _REPORT_S
         with Reader(self._client, [one.range for one in mine.values()], advice="reset the application") as reader:
             for taken in reader.answers(idle=True):
+                for one in mine.values():
+                    one.check_fresh()
                 for rows in taken:
                     self._take(mine[rows.part.range.topic_partition], rows, version)
                 if self._version != version:
                     return
                 for partition, one in mine.items():
                     one.lag = reader.left(partition) if one.follows else one.end - one.position
+                    if one.follows and one.lag == 0:
+                        self._keep_fresh(one, version)
                 if time.monotonic() >= report_at:
                     report_at = time.monotonic() + _REPORT_S
                     _report(mine.values())
@@ -156,6 +163,12 @@ class StateUpdater:
             self._restored(one, batch.num_rows)
             reached(StreamsStep.RESTORING, f"{one.range.name} {position}")
         self._reach(one, rows.end, version, at_end=one.follows and rows.part.lag == 0)
+
+    def _keep_fresh(self, one: Restore, version: int) -> None:
+        """Take note that a store is at the end, and write that down once in a while: a quiet one must not look old."""
+        one.fresh_ms = now_ms()
+        if one.fresh_ms - one.written_ms > _REFRESH_MS:
+            self._reach(one, one.position, version, at_end=True)
 
     def _reach(self, one: Restore, position: int, version: int, *, at_end: bool = False) -> None:
         """Take note of a store that has come to its end, or to that of the changelog that it follows."""

@@ -21,8 +21,9 @@ import pyarrow as pa
 from semel.errors import ConfigError, Retriable, SemelError
 from semel.read.ranges import id_text
 from semel.steps import StreamsStep, reached
+from semel.streams.clock import now_ms
 from semel.streams.metrics import WorkerCounts
-from semel.streams.nodes.sources import TimestampExtraction, now_ms
+from semel.streams.nodes.sources import TimestampExtraction
 from semel.streams.settings import Settings
 from semel.streams.state.backend import DamagedStore
 from semel.streams.state.folders import delete
