@@ -41,6 +41,8 @@ class Settings:
     max_task_idle_ms: int = setting(int, 0, 0, also=-1)
     #: Workers that `semel streams run` starts, a process each.
     num_stream_threads: int = setting(int, 1, 1)
+    #: How long the folder of a task stays that has moved away.
+    state_cleanup_delay_ms: int = setting(int, 600_000, 0)
     #: Copies of the state of each task, on other workers.
     num_standby_replicas: int = setting(int, 0, 0)
     #: A copy that lacks at most so many offsets is as good as the state itself.

@@ -7,6 +7,7 @@ missing, and its input is not read meanwhile. A standby task is a copy of the st
 from __future__ import annotations
 
 import logging
+import shutil
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
@@ -30,6 +31,9 @@ from semel.wire.metadata import TopicPartition
 __all__ = ["TaskManager"]
 
 log = logging.getLogger("semel.streams")
+
+#: How often it looks for folders of tasks that are away.
+_CLEAN_S = 60.0
 
 Stores = dict[str, StateStore]
 #: The number of the sub-topology, and the partition.
@@ -60,6 +64,10 @@ class TaskManager:
         self._standbys: dict[TaskId, Stores] = {}
         #: The offsets that the stores of tasks have reached, when they were closed.
         self._folders = self._look_into_folders()
+        #: Since when tasks with a folder are away, by the clock.
+        self._away: dict[TaskId, float] = {}
+        self._clean_at = 0.0
+        self._assigned = False
         self._began, self._records, self._stores = 0.0, 0, 0
         self._updater = StateUpdater(settings.client, self._restored)
         counts.restores = self._remaining
@@ -179,6 +187,7 @@ class TaskManager:
         self._updater.add([*missing, *self._new_standbys(standbys)])
         for task in self.running:
             task.start()
+        self._assigned = True
         if not missing:
             reached(StreamsStep.RESTORED, "0")
 
@@ -253,10 +262,29 @@ class TaskManager:
 
     # ---- the end
 
+    def clean(self) -> None:
+        """Delete the folders of tasks that have been away for ``state.cleanup.delay.ms``."""
+        now, delay = time.monotonic(), self._settings.state_cleanup_delay_ms / 1000
+        if now < self._clean_at or not self._assigned:
+            return
+        self._clean_at = now + min(max(delay, 1.0), _CLEAN_S)
+        here = {_id(task) for task in self.all} | self._standbys.keys()
+        self._away = {task: self._away.get(task, now) for task in self._folders.keys() - here}
+        for task in [one for one, since in self._away.items() if now - since >= delay]:
+            part, index = task
+            try:
+                _close(self._open_stores(self._parts[part], index))
+            except ConfigError:  # another worker has it open: they share a state.dir
+                continue
+            name = f"{part}_{index}"
+            log.info("the folder of task %s is deleted: the task has moved away", name)
+            shutil.rmtree(self._settings.state_dir / self._topology.application_id / name)
+            del self._folders[task]
+
     def close(self, *, standbys: bool = False) -> None:
         """Close the tasks, and also ``standbys``. What was restored stays in the folders."""
         self._updater.remove({partition for left in self._restoring.values() for partition in left})
-        tasks, self._tasks = self.all, {}
+        tasks, self._tasks, self._assigned = self.all, {}, False
         self._restoring.clear()
         self._counts.closed += len(tasks)
         for task in tasks:

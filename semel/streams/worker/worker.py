@@ -176,6 +176,7 @@ class Worker:
         left = max(min([left, *((at - now_ms()) / 1000 for at in due if at is not None)]), 0.0)
         if not self._take_restored():
             return False
+        self._tasks.clean()
         rows = self._session.poll(0.0 if self._tasks.idle else left)
         if rows is None and self._tasks.idle:
             self._tasks.wait(left)

@@ -216,6 +216,16 @@ def test_a_store_without_a_position_is_not_believed(
     assert "it has entries, and no position" in caplog.text
 
 
+def test_the_folder_of_a_task_that_has_moved_away_is_deleted(servers: str, name: str, conf: dict[str, object]) -> None:
+    source, out = create(servers, f"{name}-in", 1), create(servers, f"{name}-out")
+    fill(servers, source, (None, "a", 1))
+    folder = Path(str(conf["state.dir"])) / name
+    (folder / "notes").mkdir(parents=True)
+    Rocks(folder / "1_7" / "rocksdb" / "counts").close()
+    work(counting(name, {**conf, "state.cleanup.delay.ms": 0}, source, out), lambda: not (folder / "1_7").exists())
+    assert {path.name for path in folder.iterdir()} == {"1_0", "notes"}
+
+
 def test_a_changelog_that_deletes_with_time_is_refused(servers: str, name: str, conf: dict[str, object]) -> None:
     source, out = create(servers, f"{name}-in", 2), create(servers, f"{name}-out")
     create(servers, f"{name}-counts-changelog", 2, cleanup_policy="delete")
