@@ -8,6 +8,7 @@ from itertools import chain
 from hypothesis import given
 from hypothesis import strategies as st
 
+from semel.config import ClientConfig
 from semel.streams.worker.task_assignor import (
     Claims,
     Standbys,
@@ -18,7 +19,8 @@ from semel.streams.worker.task_assignor import (
     stay_ready,
     with_lags,
 )
-from semel.wire.consumer_protocol import Subscription
+from semel.wire.client import Client
+from semel.wire.consumer_protocol import ConsumerProtocol, Subscription
 
 TASKS = st.tuples(st.integers(0, 2), st.integers(0, 9))
 NUMBERS = st.dictionaries(TASKS, st.integers(0, 30_000), max_size=12)
@@ -147,6 +149,25 @@ def test_little_state_moves_at_once_and_much_state_only_to_a_copy() -> None:
         shared, copies, warming = assigned([2], claims, settings)
         assert (len(shared["b"]), warming) == (moves, 1 - moves)
         assert (0, 1) in copies["b"] or moves
+
+
+def test_the_leader_shares_out_again_once_members_had_time_to_warm_up() -> None:
+    running = Claims([(0, 0), (0, 1)], (), {}, {(0, 0): SIZE, (0, 1): SIZE})
+    leader = TaskAssignor([["in"]], Claims, Standbys(1, probing_ms=0, stateful=(0,)))
+    protocol = ConsumerProtocol(["in"], [leader])
+
+    def share(new: Claims) -> set[int]:
+        """Return the partitions that the new member gets."""
+        said = {"old": TaskAssignor([["in"]], lambda: running), "new": TaskAssignor([["in"]], lambda: new)}
+        members = {member: Subscription(["in"], one.user_data()) for member, one in said.items()}
+        return {index for _, index in leader.assign({"in": 2}, members)["new"]}
+
+    assert share(Claims()) == set()
+    assert leader.is_due()
+    with Client(ClientConfig.parse({"bootstrap.servers": "localhost:1"})) as client:
+        assert protocol.outdated(client)  # asks no broker
+    assert len(share(Claims((), (), {(0, 0): 0, (0, 1): 5}))) == 1
+    assert not leader.is_due()
 
 
 def test_folders_of_a_restart_are_as_good_as_they_are_new() -> None:
