@@ -22,7 +22,7 @@ from semel.streams import App
 from semel.streams.state.rocks import Rocks
 from semel.streams.state.state_store import StateStore, StoreSpec
 from semel.streams.worker.worker import Worker
-from semel.testing.crash import CrashPlan, CrashPoint
+from semel.testing.crash import Action, CrashPlan, CrashPoint
 from semel.testing.records import read
 from semel.wire.client import Client
 from tests.streams.support.applications import names, values
@@ -118,6 +118,30 @@ def test_killed_in_the_middle_of_a_restore(broker: Sandbox, nursery: Nursery, tm
     (rest,) = restored(plan)
     assert 0 < rest < SIZE
     assert stored_table(tmp_path / "state" / job.application_id) == {**first, **dict(entries())}
+
+
+@pytest.mark.exhaustive
+def test_frozen_in_the_middle_of_a_restore(broker: Sandbox, nursery: Nursery, tmp_path: Path) -> None:
+    """Another worker restores the tasks meanwhile and goes on. Thawed, the first one's stores are no harm."""
+    job = new_job(broker, tmp_path, 1000)
+    folders = [str(tmp_path / f"state-{number}") for number in range(2)]
+    jobs = [replace(job, total=2000, state_dir=folder) for folder in folders]
+    assert nursery.run_until_done(job, CrashPlan(tmp_path / "before"), 0, tmp_path / "log") == 0
+    point = CrashPoint(StreamsStep.RESTORING, 5, Action.STOP)
+    plan = CrashPlan(tmp_path / "frozen", point)
+    with ExitStack() as running, Client(ClientConfig.parse({"bootstrap.servers": job.servers})) as client:
+        frozen = running.enter_context(closing(nursery.start(jobs[0], plan, tmp_path / "0.log")))
+        plan.wait(point, PATIENCE_S)
+        other = running.enter_context(
+            closing(nursery.start(jobs[1], CrashPlan(tmp_path / "other"), tmp_path / "1.log"))
+        )
+        fill(job, 1000, 1500)
+        wait_for(lambda: done(client, replace(job, total=1500)), other.said)
+        plan.release(point)
+        fill(job, 1500, 2000)
+        for worker in (frozen, other):
+            assert worker.wait() == 0, worker.said()
+    assert_exact(jobs[0], *folders)
 
 
 def restored(plan: CrashPlan) -> list[int]:
