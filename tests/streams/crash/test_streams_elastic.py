@@ -7,7 +7,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,6 +33,7 @@ from tests.support.topics import create
 from tests.support.waiting import PATIENCE_S, wait_for
 
 SIZE = 100_000
+INTERVAL_S = 3
 STORES = ["counts", "windows", "sessions", "seen"]
 
 
@@ -40,8 +41,10 @@ STORES = ["counts", "windows", "sessions", "seen"]
 def test_a_restore_leaves_the_other_tasks_and_the_membership_alone(
     broker: Sandbox, tmp_path: Path, blocks: bool
 ) -> None:
-    """A large table is restored while the worker copies another topic. What was restored stays when all begins again.
-    The control waits for the restore in one piece: its membership is lost.
+    """A table is restored while the worker copies another topic. What was restored stays when all begins again.
+
+    An open transaction at the end of the changelog holds the restore up for as long as the test wants. The control
+    waits for the restore in one piece: its membership is lost.
     """
     servers, name = broker.bootstrap_servers, f"elastic-{next(names)}"
     table, source, out = (create(servers, f"{name}-{kind}", 1) for kind in ("table", "in", "out"))
@@ -56,45 +59,47 @@ def test_a_restore_leaves_the_other_tasks_and_the_membership_alone(
 
     with Worker(app()) as worker:
         wait_for(lambda: not worker.step() and worker._session.committed.get((table, 0)), "the first commit")
-    fill_changelog(servers, f"{name}-table-changelog")
+    produce(servers, f"{name}-table-changelog", entries())
     produce(servers, source, (("key", str(number)) for number in range(sent)))
-    # small fetches, so that the restore takes longer than the interval on any machine
-    again = app(**{"max.poll.interval.ms": 1_000, "max.poll.records": 50, "max.partition.fetch.bytes": 4_096})
+    again = app(**{"max.poll.interval.ms": INTERVAL_S * 1_000, "max.poll.records": 50})
     commits: set[int] = set()
-    with Worker(again) as worker:
+    with opened_transaction(servers, f"{name}-table-changelog") as blocking, Worker(again) as worker:
         wait_for(lambda: (worker.step(), again.counts.restored)[1], "the first records")
-        before = worker._session._member.current()
+        before, began = worker._session._member.current(), time.monotonic()
         if blocks:
-            worker._tasks.wait(PATIENCE_S)
+            worker._tasks.wait(INTERVAL_S + 1)
             wait_for(lambda: (worker.step(), worker._session._member.current())[1], "its next generation")
             assert worker._session._member.current() is not before
             return
         worker._session.abort("as after a rebalance")  # in the middle of the restore: all tasks are closed
-        began = time.monotonic()
-        while worker.restoring or not commits:
+        while len(commits) < 4 or time.monotonic() < began + INTERVAL_S + 1:
             worker.step()
             commits.add(worker._session.committed.get((source, 0), 0))
+            assert worker.restoring
+        blocking.abort_transaction()
+        wait_for(lambda: (worker.step(), not worker.restoring)[1], "the state")
         assert worker._session._member.current() is before
-        assert time.monotonic() - began > 1.0
     assert again.counts.restored == SIZE  # no record was read twice
-    assert len(commits) > 2
     assert stored_table(state / name) == {"first": "value", **dict(entries())}
     with Worker(app()) as worker:
         wait_for(lambda: not worker.step() and worker._session.committed[source, 0] == sent, "the copies")
     assert sorted(int(value) for _, value in values(servers, out)) == list(range(sent))
 
 
+@contextmanager
+def opened_transaction(servers: str, topic: str) -> Iterator[Producer]:
+    """Write a record that is committed by nobody."""
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": topic})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce(topic, "never", key="never")
+    assert producer.flush(60) == 0
+    yield producer
+
+
 def entries() -> Iterator[tuple[str, str]]:
     """Yield what a large table has in its changelog."""
     return ((f"key-{number}", f"value-{number}") for number in range(SIZE))
-
-
-def fill_changelog(servers: str, topic: str) -> None:
-    """Write the entries in small batches: a fetch has one at least."""
-    producer = Producer({"bootstrap.servers": servers, "batch.size": 4_096, "queue.buffering.max.messages": SIZE})
-    for key, value in entries():
-        producer.produce(topic, value, key=key)
-    assert producer.flush(60) == 0
 
 
 def stored_table(folder: Path) -> dict[str, str]:
@@ -112,7 +117,7 @@ def test_killed_in_the_middle_of_a_restore(broker: Sandbox, nursery: Nursery, tm
     job = replace(new_job(broker, tmp_path, 0, len(first), shape="table"), instance="one")
     produce(job.servers, job.source, first.items())
     assert nursery.run_until_done(job, CrashPlan(tmp_path / "before"), 0, tmp_path / "log") == 0
-    fill_changelog(job.servers, job.changelog("table"))
+    produce(job.servers, job.changelog("table"), entries())
     plan = CrashPlan(tmp_path / "killed", CrashPoint(StreamsStep.RESTORING, 4))
     assert nursery.run_until_done(job, plan, 1, tmp_path / "log") == 1
     (rest,) = restored(plan)
