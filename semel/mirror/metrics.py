@@ -10,6 +10,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 
 from semel.metrics.families import Collector, Metric, MetricKind, Samples
 from semel.mirror.config.flow_config import FlowConfig
@@ -17,7 +18,7 @@ from semel.mirror.copy import Times
 from semel.mirror.stops import WHOLE_TOPIC, Stop
 from semel.wire.metadata import TopicPartition
 
-__all__ = ["METRICS", "FlowMeter", "MirrorCollector", "meters"]
+__all__ = ["METRICS", "Doing", "FlowMeter", "MirrorCollector", "meters"]
 
 _MM2 = "kafka_connect_mirror_mirrorsourceconnector"
 #: So many seconds the latencies are of, as in MirrorMaker 2.
@@ -60,6 +61,19 @@ METRICS = (
 )
 
 
+class Doing(Enum):
+    """What a flow does. ``PAUSED`` and ``STOPPED`` are as an operator wants; one that has ``ENDED`` has failed, or its
+    program ends.
+    """
+
+    STARTING = "starting"
+    COPYING = "copying"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+    STANDING_BY = "standing by"
+    ENDED = "ended"
+
+
 @dataclass(frozen=True, slots=True)
 class Latency:
     """The milliseconds from the timestamps of records to the commit of their copies."""
@@ -83,8 +97,9 @@ class FlowMeter:
     def __init__(self, config: FlowConfig) -> None:
         self.source, self.target = config.policy.source, config.policy.target
         self.title = config.title
-        self.running = True
+        self.doing = Doing.STARTING
         self.tries_again = False
+        self.paused_topics: frozenset[str] = frozenset()
         #: By the monotonic clock.
         self.committed_at: float | None = None
         self.skipped = 0
@@ -95,6 +110,11 @@ class FlowMeter:
         self._times: dict[TopicPartition, deque[tuple[float, int, Times]]] = defaultdict(deque)
         self._lock = threading.Lock()
         _meters[config.title] = self
+
+    @property
+    def running(self) -> bool:
+        """False once the flow has ended."""
+        return self.doing is not Doing.ENDED
 
     def add(
         self, copied: Mapping[TopicPartition, tuple[int, int]], times: Mapping[TopicPartition, Times] | None = None
