@@ -24,7 +24,7 @@ class MirrorRest:
 
 
 def read_rest(plain: Mapping[str, str]) -> tuple[MirrorRest | None, set[str]]:
-    """Return the settings of REST, and the keys that they are from. As in MirrorMaker 2, ``listeners`` alone opens no
+    """Return the settings of REST, and the keys that they are from. As in MirrorMaker 2, addresses alone open no
     port.
 
     Raises :class:`ConfigError` for what is wrong, and :class:`Unsupported` for other extensions.
