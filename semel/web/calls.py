@@ -27,6 +27,8 @@ _STATUS = {
     "CONNECTOR_INVALID": 400,
     "REQUEST": 400,
     "NOT_STOPPED": 400,
+    "NOT_ADOPTED": 400,
+    "NO_OFFSETS": 404,
 }
 _C = TypeVar("_C")
 

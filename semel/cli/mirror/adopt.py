@@ -15,7 +15,7 @@ from semel.config import ClientConfig
 from semel.mirror.adoption.adopt import adopt as carry_out
 from semel.mirror.adoption.adopt import preview
 from semel.mirror.adoption.mirror_maker import CONNECTOR, MirrorMakerOrigin
-from semel.mirror.adoption.origins import FileOrigin, GroupOrigin, Origin, TimeOrigin
+from semel.mirror.adoption.origins import GivenOrigin, GroupOrigin, Origin, TimeOrigin
 from semel.mirror.adoption.own_traces import OwnTraces
 from semel.mirror.adoption.plan import Plan, PlannedPartition
 from semel.mirror.config.flow_config import FlowConfig
@@ -80,7 +80,7 @@ def _origin(config: FlowConfig, text: str) -> Origin:
     if kind == "time" and rest:
         return TimeOrigin.parse(rest)
     if kind == "file" and rest:
-        return FileOrigin.read(Path(rest))
+        return GivenOrigin.read(Path(rest))
     raise typer.BadParameter("give mm2, group:NAME, time:ISO, file:PATH or target", param_hint=_FROM)
 
 

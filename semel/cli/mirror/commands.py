@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 from semel.cli.help import application, examples
 from semel.cli.mirror.adopt import adopt
 from semel.cli.mirror.live import live
+from semel.cli.mirror.offsets import offsets
 from semel.cli.mirror.pause import pause, resume, stop
 from semel.cli.mirror.resolve import resolve
 from semel.cli.mirror.status import status
@@ -193,6 +194,13 @@ for command in (pause, resume, stop):
         command.__name__,
         epilog=examples(f"semel mirror {command.__name__} mm2.properties --source A --target B"),
     )(command)
+app.command(
+    "offsets",
+    epilog=examples(
+        "semel mirror offsets mm2.properties --source A --target B",
+        "semel mirror offsets mm2.properties --source A --target B --set offsets.json",
+    ),
+)(offsets)
 app.command("status", epilog=examples("semel mirror status mm2.properties"))(status)
 app.command(
     "adopt",

@@ -110,3 +110,57 @@ def test_one_topic_is_paused_by_a_command_while_the_mirror_runs(
         assert mirror.of_flow("PUT", f"/topics/{topic}/resume") == (202, None)
         wait_for(lambda: values(b, target) == ["0", "1"], "the topic that was paused")
         assert not mirror.failed
+
+
+def test_offsets_are_set_while_the_flow_is_stopped(a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path) -> None:
+    """M2 and M14: rewound, moved on, reset, and each wrong request refused."""
+    file, topic, target = new(a, b, tmp_path)
+    other = topics.create(a.bootstrap_servers, f"{topic}-too", 1)
+    write(a, topic, *"01234")
+    write(a, other, "kept")
+    cluster = alias_of(file)
+
+    def at(offset: object, index: object = 0, **more: object) -> dict[str, object]:
+        return {"partition": {"cluster": cluster, "partition": index, "topic": topic, **more}, "offset": offset}
+
+    with operated(spark, file) as mirror:
+        wait_for(lambda: values(b, target) == list("01234"), "five records")
+        wait_for(lambda: values(b, f"{target}-too") == ["kept"], "the other topic")
+        status, refused = mirror.of_flow("PATCH", "/offsets", {"offsets": [at({"offset": 2})]})
+        assert (status, "must be in the STOPPED state" in refused["message"]) == (400, True)
+        assert mirror.of_flow("PUT", "/stop")[0] == 204
+        for wrong, expected in (
+            ([], "need to be provided"),
+            ([at({"offset": -1})], "0 or more"),
+            ([at({"offset": "2"})], "0 or more"),
+            ([at({"offset": 2}, cluster="other")], "and not 'other'"),
+            ([at({"offset": 2}, index="0")], "A partition is"),
+            ([at({"offset": 2}, more=1)], "A partition is"),
+            ([at({"offset": 2}), at({"offset": 3})], "named twice"),
+            ([at({"offset": 2}, index=7)], "does not mirror"),
+            ([at({"offset": 5})], "offset 6 is beyond the end, 5"),
+        ):
+            status, refused = mirror.of_flow("PATCH", "/offsets", {"offsets": wrong})
+            assert status in (400, 404), refused
+            assert expected in refused["message"], refused
+        # at once: the flow may not have seen yet that it is stopped
+        status, done = mirror.of_flow("PATCH", "/offsets", {"offsets": [at({"offset": 2})]})
+        assert (status, done["message"]) == (200, "The offsets for this connector have been altered successfully")
+        shown = {row["partition"]["topic"]: row["offset"] for row in mirror.of_flow("GET", "/offsets")[1]["offsets"]}
+        assert shown == {topic: {"offset": 2}, other: {"offset": 0}}
+        assert mirror.of_flow("PUT", "/resume")[0] == 202
+        wait_for(lambda: values(b, target) == list("0123434"), "two records again")
+        run(file, "stop")
+        (tmp_path / "offsets.json").write_text(f'[{{"topic": "{topic}", "partition": 0, "offset": 5}}]')
+        run(file, "offsets", "--reset", "--topic", topic, "--yes")
+        assert f"{topic}-0 0" in run(file, "offsets", "--topic", topic)
+        run(file, "offsets", "--set", str(tmp_path / "offsets.json"), "--yes")
+        write(a, topic, "5")
+        run(file, "resume")
+        wait_for(lambda: values(b, target) == list("01234345"), "the new record alone")
+        run(file, "stop")
+        assert mirror.of_flow("DELETE", "/offsets")[0] == 200
+        run(file, "resume")
+        wait_for(lambda: values(b, target) == list("01234345012345"), "all records again")
+        assert values(b, f"{target}-too") == ["kept", "kept"]
+        assert not mirror.failed
