@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from semel.config import ClientConfig
 from semel.errors import AbortAndRetry, Fenced, Retriable
+from semel.mirror.background.presence import Presence, wait_for_turn
 from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.metrics import Doing, FlowMeter
 from semel.mirror.operation.wanted import FlowState, paused, read_wanted
@@ -31,15 +32,23 @@ log = logging.getLogger("semel.mirror")
 
 #: So often in a row ``once`` tries a round.
 _TRIES = 5
+#: How long a standby that was fenced leaves the other driver the time to show a sign of life.
+_NEXT_TURN_S = 10.0
 #: How often a stopped flow looks whether it is resumed.
 _LOOK_S = 0.2
 
 
 class Flow:
-    """Copies by a :class:`FlowConfig`. ``stop`` ends it after the round that it is in."""
+    """Copies by a :class:`FlowConfig`. ``stop`` ends it after the round that it is in.
 
-    def __init__(self, spark: SparkSession, config: FlowConfig, stop: threading.Event) -> None:
-        self.config = config
+    A ``standby`` waits until no other driver of the flow shows a sign of life. It stands by again where another one
+    takes over from it.
+    """
+
+    def __init__(
+        self, spark: SparkSession, config: FlowConfig, stop: threading.Event, *, standby: bool = False
+    ) -> None:
+        self.config, self._standby = config, standby
         self.meter = FlowMeter(config)
         #: What the flow has ended with, where it has run in a thread of its own.
         self.failed: Exception | None = None
@@ -98,9 +107,33 @@ class Flow:
             self.meter.doing = Doing.STARTING
             check_no_speculation(self._spark.sparkContext, "Nothing was copied.")
             with OperatorWatch(self.config, self._restart) as watch:
-                self._run(watch, once=once)
+                if once:
+                    self._run(watch, once=True)
+                    return
+                while self._is_turn():
+                    if not self._is_fenced(watch):
+                        return
         finally:
             self.meter.doing = Doing.ENDED
+
+    def _is_turn(self) -> bool:
+        """Stand by if this is one that does. Return False if it is to end."""
+        if not self._standby:
+            return True
+        self.meter.doing = Doing.STANDING_BY
+        return wait_for_turn(self.config, self._stop)
+
+    def _is_fenced(self, watch: OperatorWatch) -> bool:
+        """Run as the driver. Return True if another one has taken over, and this one stands by again."""
+        try:
+            with Presence(self.config):
+                self._run(watch, once=False)
+        except Fenced as error:
+            if not self._standby:
+                raise
+            log.info("%s: another mirror runs it now, and this one stands by: %s", self.config.title, error)
+            return not self._stop.wait(_NEXT_TURN_S)
+        return False
 
     def _run(self, watch: OperatorWatch, *, once: bool) -> None:
         tries = Tries(self.meter, self._stop, most=_TRIES if once else None)

@@ -78,6 +78,9 @@ def run(
     file: File,
     clusters: Clusters = "",
     once: Annotated[bool, typer.Option("--once", help="Copy the records that exist now, then end.")] = False,
+    standby: Annotated[
+        bool, typer.Option("--standby", help="Wait, and take a flow over 10 s after its driver's last sign of life.")
+    ] = False,
     master: Annotated[str, typer.Option(help="Spark's master, as for spark-submit.")] = "",
     conf: Conf = None,
     metrics_port: MetricsPort = None,
@@ -89,6 +92,8 @@ def run(
     A failed flow does not stop the others. The status is 1 if all flows have failed, and 0 if you stopped the mirror or
     `--once` is done.
     """
+    if once and standby:
+        raise typer.BadParameter("a standby does not end by itself: give one of --once and --standby")
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     logging.getLogger("semel").setLevel(logging.INFO)
     settings = spark_settings(conf)
@@ -102,7 +107,7 @@ def run(
             # a copy that ends by itself is watched by nobody
             with serving_metrics(metrics_port, MirrorCollector), emitting(() if once else config.heartbeats):
                 stop = until_asked_to_end(note="the round is ended, then it stops")
-                flows = [Flow(spark, flow, stop) for flow in config.flows]
+                flows = [Flow(spark, flow, stop, standby=standby) for flow in config.flows]
                 with _serving_rest(None if once else config.rest, flows):
                     run_side_by_side(flows, once=once)
         finally:

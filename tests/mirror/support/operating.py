@@ -56,11 +56,11 @@ class Operated:
 
 
 @contextmanager
-def operated(spark: SparkSession, path: Path) -> Iterator[Operated]:
+def operated(spark: SparkSession, path: Path, *, standby: bool = False) -> Iterator[Operated]:
     """Run the flows of a file, with REST, until the block is left."""
     config, stop = read_properties(path), threading.Event()
     assert config.rest is not None
-    flows = [Flow(spark, flow, stop) for flow in config.flows]
+    flows = [Flow(spark, flow, stop, standby=standby) for flow in config.flows]
     with serving_rest(config.rest, flows) as addresses:
         running = Operated(flows, addresses[0], f"{alias_of(path)}->B.MirrorSourceConnector")
 
