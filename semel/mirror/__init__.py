@@ -24,5 +24,5 @@ A round of a flow is one transaction on the target cluster::
 - ``offsets``: offsets of one cluster as offsets of the other; groups that follow.
 - ``background``: heartbeats, access rights of topics: in threads of their own. ``formats``: MirrorMaker 2's bytes.
 - ``operation``: what an operator wants: paused, stopped, positions that are set. ``rest``: the same by REST.
-- ``status``, ``metrics``: how far it has come.
+- ``status``, ``meter``, ``metrics``: how far it has come.
 """

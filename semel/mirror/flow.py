@@ -17,7 +17,7 @@ from semel.config import ClientConfig
 from semel.errors import AbortAndRetry, Fenced, Retriable
 from semel.mirror.background.presence import Presence, wait_for_turn
 from semel.mirror.config.flow_config import FlowConfig
-from semel.mirror.metrics import Doing, FlowMeter
+from semel.mirror.meter import Doing, FlowMeter
 from semel.mirror.operation.wanted import FlowState, paused, read_wanted
 from semel.mirror.operation.watch import OperatorWatch
 from semel.mirror.positions import Positions, flow_id, last_known

@@ -19,7 +19,7 @@ from semel.mirror.driver_copy import StandingFetch, fetched
 from semel.mirror.following import TopicFollower
 from semel.mirror.group_view import GroupView
 from semel.mirror.losses import advice
-from semel.mirror.metrics import FlowMeter
+from semel.mirror.meter import FlowMeter
 from semel.mirror.offsets.segment_topic import SegmentTopic
 from semel.mirror.plan import Assignment, Ends, plan, reader_of, shared_out, stable_ends
 from semel.mirror.round import Copier, Done, Round, commit

@@ -14,7 +14,7 @@ from semel.mirror.background.offset_syncs import OffsetSyncWriter
 from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.following import TopicFollower
 from semel.mirror.losses import advice, losses_of, positions_lost
-from semel.mirror.metrics import Doing, FlowMeter
+from semel.mirror.meter import Doing, FlowMeter
 from semel.mirror.offsets.groups import GroupFollower, check_checkpoints_topic
 from semel.mirror.offsets.segment_topic import SegmentTopic
 from semel.mirror.offsets.translation import segments_end
@@ -62,7 +62,7 @@ class Session:
         self._target = Client(ClientConfig.parse(config.target))
         self._producer = Producer(self._target, id, scope=SCOPE)
         self._segments = SegmentTopic(self._target, id)
-        self._groups = GroupFollower(config, id)
+        self._groups = GroupFollower(config, id, meter)
         self._acls = AclFollower(config, id)
         self._syncs = OffsetSyncWriter(config, id)
         self._meter = meter

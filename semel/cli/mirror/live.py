@@ -21,7 +21,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from semel.mirror.metrics import Doing, FlowMeter, meters
+from semel.mirror.meter import Doing, FlowMeter, meters
 
 __all__ = ["Figures", "live"]
 

@@ -2,7 +2,7 @@
 
 It is kept in a progress record on the target, under an id of its own (:func:`control_id`): the flow's own id would
 fence the flow. Whoever changes it owns that id for a moment, so two changes never mix, and none is lost. A flow reads
-it before it takes over, and sees later changes by its :mod:`semel.mirror.operation.watch`.
+it before it takes over, and sees later changes, by its :mod:`semel.mirror.operation.watch`.
 
 A paused flow keeps its id and copies nothing. A stopped one has given the id up: only then may its positions be set.
 """

@@ -20,7 +20,7 @@ from semel.web.calls import Answer, answered, read_call
 from semel.wire.client import Client
 
 if TYPE_CHECKING:
-    from semel.mirror.metrics import FlowMeter
+    from semel.mirror.meter import FlowMeter
 
 __all__ = ["Call", "Endpoint", "ShownFlow", "connector_name", "endpoint"]
 

@@ -8,7 +8,7 @@ from typing import Any
 from starlette.routing import Route
 
 from semel.errors import ConfigError
-from semel.mirror.metrics import Doing
+from semel.mirror.meter import Doing
 from semel.mirror.operation.wanted import FlowState, pause_topic, set_state
 from semel.mirror.rest.calls import Call, ShownFlow, connector_name, endpoint
 from semel.web.calls import Answer

@@ -20,7 +20,7 @@ import logging, subprocess, sys
 from pathlib import Path
 from semel.cli.mirror.live import live
 from semel.mirror.config.properties import read_properties
-from semel.mirror.metrics import Doing, FlowMeter
+from semel.mirror.meter import Doing, FlowMeter
 logging.basicConfig(level=logging.INFO, format="%(message)s")
 with live():
     there, back = map(FlowMeter, read_properties(Path(sys.argv[1])).flows)

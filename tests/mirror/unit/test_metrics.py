@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from semel.mirror import metrics
+from semel.mirror import meter as metrics
 from semel.mirror.config.properties import read_properties
 from semel.mirror.copy import Piece, Times
-from semel.mirror.metrics import FlowMeter
+from semel.mirror.meter import FlowMeter
 from semel.records.encode import encode
 
 AT = ("A.orders", 0)
