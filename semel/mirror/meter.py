@@ -18,7 +18,7 @@ from semel.mirror.copy import Times
 from semel.mirror.stops import Stop
 from semel.wire.metadata import TopicPartition
 
-__all__ = ["CheckpointKey", "Doing", "FlowMeter", "Latency", "Rate", "meters"]
+__all__ = ["CheckpointKey", "Doing", "FlowMeter", "FollowedGroup", "Latency", "Rate", "meters"]
 
 _WINDOW_S = 60.0
 #: Group, topic and partition on the target.
@@ -56,6 +56,14 @@ class Rate:
 
     records: float
     size: float
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedGroup:
+    """A group that follows: its translated partitions, and how many of them have no exact offset."""
+
+    partitions: int
+    inexact: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +119,8 @@ class FlowMeter:
         self.committed_at: float | None = None
         self.skipped = 0
         self._copied: dict[TopicPartition, tuple[int, int]] = defaultdict(lambda: (0, 0))
+        self._groups: dict[str, FollowedGroup] = {}
+        self._group_problems: dict[str, Stop] = {}
         self._lag: dict[TopicPartition, int] = {}
         self._stopped: dict[TopicPartition, Stop] = {}
         self._latencies: _Window[TopicPartition, _Late] = _Window()
@@ -162,6 +172,17 @@ class FlowMeter:
         """Set what is stopped, by source partition or topic."""
         with self._lock:
             self._stopped = dict(stopped)
+
+    def set_groups(self, groups: Mapping[str, FollowedGroup], problems: Mapping[str, Stop]) -> None:
+        """Set the groups that follow, and the reasons of those that do not, or not wholly."""
+        with self._lock:
+            self._groups, self._group_problems = dict(groups), dict(problems)
+
+    @property
+    def groups(self) -> tuple[dict[str, FollowedGroup], dict[str, Stop]]:
+        """The groups and their problems as they were set."""
+        with self._lock:
+            return dict(self._groups), dict(self._group_problems)
 
     @property
     def stopped(self) -> dict[TopicPartition, Stop]:

@@ -21,7 +21,7 @@ from semel.errors import ConfigError, SemelError
 from semel.mirror.background.internal_topics import ensure_compacted, write
 from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.formats import Checkpoint
-from semel.mirror.meter import FlowMeter
+from semel.mirror.meter import FlowMeter, FollowedGroup
 from semel.mirror.offsets.checkpoints import Checkpoints, read_checkpoints
 from semel.mirror.offsets.segments import Translated
 from semel.mirror.offsets.translation import Translator
@@ -163,6 +163,15 @@ class GroupFollower:
                 with self._named(group, unsynced):
                     self._sync(group, offsets)
             self._unsynced = unsynced
+        self._show(found)
+
+    def _show(self, found: Mapping[str, _Offsets]) -> None:
+        """Tell the meter which groups follow."""
+        shown = {
+            group: FollowedGroup(len(offsets), sum(bool(one.note) for _, one in offsets.values()))
+            for group, offsets in found.items()
+        }
+        self._meter.set_groups(shown, self.problems or {})
 
     @contextmanager
     def _named(self, group: str, problems: _Problems) -> Iterator[None]:

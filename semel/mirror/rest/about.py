@@ -7,6 +7,7 @@ from starlette.routing import Route
 from semel._version import __version__
 from semel.config import ClientConfig
 from semel.mirror.rest.calls import Call, endpoint
+from semel.mirror.rest.page import PAGE
 from semel.web.calls import Answer
 from semel.wire.client import Client
 
@@ -28,6 +29,6 @@ def _health(_: Call) -> Answer:
 
 
 ROUTES = [
-    Route("/", endpoint(_root), methods=["GET"]),
+    Route("/", PAGE.or_else(endpoint(_root)), methods=["GET"]),
     Route("/health", endpoint(_health), methods=["GET"]),
 ]

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from starlette.applications import Starlette
 
 from semel.mirror.config.rest import MirrorRest
-from semel.mirror.rest import about, connectors, offsets
+from semel.mirror.rest import about, connectors, offsets, page
 from semel.mirror.rest.calls import ShownFlow
+from semel.mirror.rest.flows import ROUTES as FLOWS
 from semel.web.access import Access
 from semel.web.app import make_app
 from semel.web.basic_login import BasicLogin
@@ -40,6 +41,6 @@ def _app(rest: MirrorRest, flows: Sequence[ShownFlow]) -> Starlette:
     config = rest.server
     login = None if config.credentials is None else BasicLogin(config.credentials, "semel mirror")
     access = Access.of(config.listeners, config.advertised.rpartition(":")[0], origins=rest.origins, login=login)
-    app = make_app([*about.ROUTES, *connectors.ROUTES, *offsets.ROUTES], access)
+    app = make_app([*about.ROUTES, *connectors.ROUTES, *offsets.ROUTES, *FLOWS, *page.ROUTES], access)
     app.state.flows, app.state.worker = flows, config.advertised
     return app

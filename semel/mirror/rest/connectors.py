@@ -13,7 +13,7 @@ from semel.mirror.operation.wanted import FlowState, pause_topic, set_state
 from semel.mirror.rest.calls import Call, ShownFlow, connector_name, endpoint
 from semel.web.calls import Answer
 
-__all__ = ["ROUTES"]
+__all__ = ["ROUTES", "state_of"]
 
 _CLASS = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
 _KIND = "source"
@@ -152,11 +152,16 @@ def _info_of(flow: ShownFlow) -> dict[str, Any]:
     return {"name": name, "config": _config_of(flow), "tasks": tasks, "type": _KIND}
 
 
+def state_of(flow: ShownFlow) -> str:
+    """Return the state of a flow, as Kafka Connect names those of connectors."""
+    meter = flow.meter
+    return "RESTARTING" if meter.tries_again and meter.running else _STATES[meter.doing]
+
+
 def _status_of(flow: ShownFlow, worker: str) -> dict[str, Any]:
     """Return the state of a flow, as that of a connector with one task. A stopped one has none."""
     meter = flow.meter
-    state = "RESTARTING" if meter.tries_again and meter.running else _STATES[meter.doing]
-    shown: dict[str, Any] = {"state": state, "worker_id": worker}
+    shown: dict[str, Any] = {"state": state_of(flow), "worker_id": worker}
     if flow.failed is not None:
         shown["trace"] = "".join(traceback.format_exception(flow.failed))
     tasks = [] if meter.doing is Doing.STOPPED else [{"id": 0, **shown}]
