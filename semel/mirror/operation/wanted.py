@@ -9,6 +9,7 @@ A paused flow keeps its id and copies nothing. A stopped one has given the id up
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -21,6 +22,7 @@ from semel.transaction.producer import Producer
 from semel.transaction.progress.reader import committed_progress, snapshot
 from semel.transaction.progress.record import Progress
 from semel.transaction.progress.topic import ProgressTopic
+from semel.wire.backoff import Backoff
 from semel.wire.client import Client
 
 __all__ = [
@@ -38,7 +40,8 @@ __all__ = [
 
 CONTROL_SCOPE = "mirror-control"
 #: Two changes at one moment: the later one fences the earlier one, which is tried again.
-_TRIES = 5
+_TRIES = 6
+_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 2.0
 
 
 class FlowState(Enum):
@@ -109,13 +112,13 @@ def change(target: Client, config: FlowConfig, changed: Callable[[Wanted], Wante
 
     Raises what a takeover raises: a missing right on the id, a cluster that does not answer.
     """
-    for left in reversed(range(_TRIES)):
+    pauses = Backoff(_PAUSE_S, _LONGEST_PAUSE_S, jitter=0.5)
+    for _ in range(_TRIES):
         try:
             return _change(target, config, changed)
         except Fenced:  # another change came in between, and this one was not committed
-            if not left:
-                raise
-    raise AssertionError("no try is left")  # pragma: no cover
+            time.sleep(pauses.next())
+    return _change(target, config, changed)
 
 
 def set_state(target: Client, config: FlowConfig, state: FlowState) -> Wanted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,8 @@ def test_one_topic_is_paused_by_a_command_while_the_mirror_runs(
         wait_for(lambda: values(b, f"{target}-too") == ["0", "1"], "the other topic")
         assert values(b, target) == ["0"]
         assert mirror.of_flow("PUT", "/topics/none/pause")[0] == 404
+        shown = CliRunner().invoke(cli.app, ["mirror", "status", str(file), "--json"]).output
+        assert {one["topic"]: one["paused"] for one in json.loads(shown)} == {topic: True, other: False}
         assert run(file, "pause").endswith(f"is paused paused alone: {topic}")
         mirror.wait_state("PAUSED")
         assert run(file, "resume").endswith(f"is running paused alone: {topic}")
