@@ -118,16 +118,15 @@ class Session:
         wanted: Ends | None = None
         while not self._stop.is_set() and not self._watch.lets_go:
             try:
-                if self._is_paused(once=once):
-                    self._rounds.rest(self._stop)
-                    tries.succeeded()
-                    continue
+                is_paused = self._is_paused(once=once)
                 self._rounds.prepare()  # first: where that cannot be made, the file is wrong, and not one topic
                 self._followed.keep_up()
                 self._record()
                 if once and wanted is None:
                     wanted = self._rounds.ends()
-                moved = self._rounds.next(wanted, self._stop)
+                moved = not is_paused and self._rounds.next(wanted, self._stop)
+                if is_paused:
+                    self._rounds.rest(self._stop)
             except SemelError as error:
                 self._failed(error, tries)
                 continue

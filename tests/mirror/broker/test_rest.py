@@ -69,13 +69,14 @@ def test_a_flow_is_shown_paused_stopped_and_resumed(
         write(a, topic, "2")
         wait_for(lambda: sum(mirror.flows[0].meter.lag.values()) == 1, "the lag to be seen")
         assert values(b, target) == ["0", "1"]
-        assert mirror.of_flow("PUT", "/stop") == (204, None)
-        mirror.wait_state("STOPPED")
-        assert mirror.of_flow("GET", "/status")[1]["tasks"] == []
     with pytest.raises(ConfigError, match="FLOW_PAUSED"):
         copy_once(spark, file)
     with operated(spark, file) as mirror:
+        mirror.wait_state("PAUSED")
+        wait_for(lambda: sum(mirror.flows[0].meter.lag.values()) == 1, "the lag to be seen")
+        assert mirror.of_flow("PUT", "/stop") == (204, None)
         mirror.wait_state("STOPPED")
+        assert mirror.of_flow("GET", "/status")[1]["tasks"] == []
         assert mirror.of_flow("PUT", "/resume") == (202, None)
         wait_for(lambda: values(b, target) == ["0", "1", "2"], "the third record")
         assert mirror.of_flow("POST", "/restart?includeTasks=true")[0] == 202
