@@ -93,9 +93,11 @@ class OperatorWatch:
         with Reader(self._client, [Range(name, id, index, start, end)], fail_on_data_loss=False) as reader:
             for rows in reader:
                 mine = rows.filter(pc.equal(rows.column("key"), self._topic.key))
-                if mine.num_rows:
-                    newest = mine.column("value")[-1].as_py()
-                    self.wanted = _wanted(newest, control_id(self._config))
+                for value in mine.column("value").to_pylist():
+                    self.wanted = _wanted(value, control_id(self._config))
+                    if self.wanted.state is FlowState.STOPPED:
+                        # positions may be set meanwhile: one that is resumed a moment later reads them too
+                        self._restart.set()
 
 
 def _wanted(value: bytes | None, where: str) -> Wanted:
