@@ -85,6 +85,7 @@ def test_a_flow_is_shown_paused_stopped_and_resumed(
         assert not mirror.failed
 
 
+@pytest.mark.exhaustive  # its sample is the page's test
 def test_one_topic_is_paused_by_a_command_while_the_mirror_runs(
     a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path
 ) -> None:
