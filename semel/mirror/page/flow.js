@@ -87,7 +87,7 @@ export class Card {
       this.cells = new Map();
       if (!topics.length) return [element("p", { className: "quiet" }, "None is copied yet.")];
       const heads = [["Topic", ""], ["on the target", "worker"], ["Records", "number"], ["behind", "number"]];
-      heads.push(["latency", "number"], ["", ""]);
+      heads.push(["latency", "number worker"], ["", ""]);
       return [table(heads, topics.map((one) => this.topicRow(one)))];
     });
     for (const one of topics) {
@@ -102,7 +102,7 @@ export class Card {
     const [text, path] = one.paused ? ["Resume", "resume"] : ["Pause", "pause"];
     const rest = `/topics/${encodeURIComponent(one.topic)}/${path}`;
     const button = actionButton(text, one.topic, () => this.act("PUT", pathOf(this.name, rest)));
-    const numbers = [0, 1, 2].map(() => element("td", { className: "number" }));
+    const numbers = ["number", "number", "number worker"].map((className) => element("td", { className }));
     this.cells.set(one.topic, numbers);
     return element(
       "tr",
