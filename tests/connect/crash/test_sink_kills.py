@@ -16,6 +16,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import boto3
 import psycopg
 import pytest
 
@@ -33,6 +34,7 @@ from tests.connect.support.lines import SEMEL, STRING
 from tests.connect.support.rest import Rest
 from tests.support import topics
 from tests.support.other_client import produce
+from tests.support.s3 import ObjectStore, object_store
 from tests.support.waiting import wait_for
 
 LOCAL = SparkCluster("local[4,4]")
@@ -160,6 +162,23 @@ class Lines(Records):
         return Counter(json.loads(line)["n"] for text in texts for line in text.splitlines())
 
 
+class Objects(Lines):
+    """The same, as objects of a bucket."""
+
+    def __init__(self, servers: str, store: ObjectStore, **more: str) -> None:
+        keys, self._bucket = store.keys(), store.folder.partition("://")[2]
+        login = {"aws_access_key_id": keys["aws.access.key.id"], "aws_secret_access_key": keys["aws.secret.access.key"]}
+        self._client = boto3.client("s3", endpoint_url=store.endpoint, region_name=keys["s3.region"], **login)
+        path = f"s3://{self._bucket}/lake"
+        super().__init__(servers, Path(), **{"path": path, "store.url": store.endpoint, **keys, **more})
+
+    def written(self) -> Counter[int]:
+        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix="lake/topics/")
+        keys = [one["Key"] for page in pages for one in page.get("Contents", ()) if one["Key"].endswith(".json")]
+        texts = (self._client.get_object(Bucket=self._bucket, Key=key)["Body"].read().decode() for key in keys)
+        return Counter(json.loads(line)["n"] for text in texts for line in text.splitlines())
+
+
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[Postgres]:
     with Postgres() as server:
@@ -252,12 +271,10 @@ def test_drivers_and_each_step(kafka: Sandbox, postgres: Postgres, tmp_path: Pat
     rows.check_exact()
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("ends", [{}, {"flush.size": "100000", "rotate.schedule.interval.ms": "50"}])
-def test_files_at_each_step(kafka: Sandbox, tmp_path: Path, ends: dict[str, str]) -> None:
-    """Before the kills, one task is held before it renames a file, until another has written its records."""
-    servers, held = kafka.bootstrap_servers, CrashPoint(SinkTaskStep.ROWS_SENT, 7, Action.HANG)
-    lines, plan = Lines(servers, tmp_path / "files", **ends), CrashPlan(tmp_path, held, *EACH)
+def kill_at_each_step(servers: str, lines: Lines, folder: Path) -> None:
+    """Before the kills, one task is held before its file appears, until another has written its records."""
+    held = CrashPoint(SinkTaskStep.ROWS_SENT, 7, Action.HANG)
+    plan = CrashPlan(folder, held, *EACH)
     with running(servers, plan, lines) as driver:
         wait_for(lambda: plan.struck(held), driver.tail)
         wait_for(lambda: len(lines.written()) == 300, driver.tail)
@@ -265,6 +282,20 @@ def test_files_at_each_step(kafka: Sandbox, tmp_path: Path, ends: dict[str, str]
         wait_struck(plan, driver, lines)
         lines.wait_all(driver.tail)
     lines.check_exact()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("ends", [{}, {"flush.size": "100000", "rotate.schedule.interval.ms": "50"}])
+def test_files_at_each_step(kafka: Sandbox, tmp_path: Path, ends: dict[str, str]) -> None:
+    lines = Lines(kafka.bootstrap_servers, tmp_path / "files", **ends)
+    kill_at_each_step(kafka.bootstrap_servers, lines, tmp_path)
+
+
+@pytest.mark.exhaustive
+def test_objects_at_each_step(kafka: Sandbox, tmp_path: Path) -> None:
+    with object_store(tmp_path) as store:
+        lines = Objects(kafka.bootstrap_servers, store)
+        kill_at_each_step(kafka.bootstrap_servers, lines, tmp_path)
 
 
 @pytest.mark.exhaustive

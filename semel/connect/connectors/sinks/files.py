@@ -1,15 +1,14 @@
 """``FileSink``: each record once in files of JSON lines, CSV or Parquet, by the names of the S3 sink connector.
 
-A file holds the values of one partition from its first offset to its last, which its name says. It is renamed into
-place when it is whole. A task claims the folder of its partition, and resumes after the last file there, whatever its
-group has committed. A task that has lost its claim renames nothing any more.
+A file holds the values of one partition from its first offset to its last. It appears whole. A task resumes after the
+last file of its partition, whatever its group has committed. What keeps a task that is late from writing, and what a
+name says, depends on the place: a folder (``places``), or a bucket of S3 (``bucket``).
 """
 
 from __future__ import annotations
 
 import logging
 import math
-import re
 import time
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
@@ -22,10 +21,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semel.connect.api import Setting
+from semel.connect.connectors.sinks.bucket import BucketPlace
 from semel.connect.connectors.sinks.file_formats import FORMATS
-from semel.connect.connectors.sinks.folder import Folder, mark_owner, owner
+from semel.connect.connectors.sinks.places import FolderPlace, PartitionFiles, Place
 from semel.connect.sink_api import SinkBatch, SinkConnector, SinkContext, SinkTask, TopicPartition
-from semel.errors import ConfigError, Fenced, Retriable
+from semel.errors import ConfigError, Retriable
 from semel.records.codecs import Codec
 from semel.serdes.columns import whole
 from semel.settings import NOTHING
@@ -44,7 +44,7 @@ class FileSink(SinkConnector):
     """Writes values to files."""
 
     config: ClassVar[Mapping[str, type | Setting]] = {
-        "path": Setting(str, documentation="A folder that all tasks reach, as a path or file:///…"),
+        "path": Setting(str, documentation="A folder that all tasks reach, as a path or file:///…, or s3://bucket/…"),
         "topics.dir": Setting(str, default="topics", documentation="The folder of all topics, below path."),
         "format.class": Setting(str, default="JsonFormat", one_of=tuple(FORMATS)),
         "flush.size": Setting(int, at_least=1, documentation="The records of a file."),
@@ -55,6 +55,10 @@ class FileSink(SinkConnector):
             int, default=-1, at_least=1, also=-1, documentation="The most time that a record waits for its file."
         ),
         "behavior.on.null.values": Setting(str, default="fail", one_of=("fail", "ignore")),
+        "store.url": Setting(str, default=None, documentation="The address of a store that speaks S3's API."),
+        "s3.region": Setting(str, default=None),
+        "aws.access.key.id": Setting(str, default=None),
+        "aws.secret.access.key": Setting(str, default=None, secret=True),
         "parquet.codec": Setting(str, default="snappy", one_of=tuple(one.name.lower() for one in Codec)),
     }
 
@@ -69,6 +73,12 @@ class FileSink(SinkConnector):
 
     def alter_offsets(self, config: Mapping[str, Any], offsets: Mapping[TopicPartition, int | None]) -> bool:
         """Say yes: what was written before a file's end is never written again."""
+        place = _place(config)
+        for partition in offsets:
+            try:
+                place.forget(partition)
+            except OSError as error:
+                raise _refused(error) from error
         return True
 
 
@@ -84,12 +94,11 @@ class FileSinkTask(SinkTask):
         """Resume after the last file of each partition."""
         self._open = {}
         self._own({topic for topic, _ in partitions})
+        extension = FORMATS[self._config["format.class"]].extension
         for topic, index in partitions:
-            folder = Folder(self._place / topic / f"partition={index}")
-            made = _Partition(folder, (topic, index), self._config, self._context)
+            made = _Partition(self._place.files((topic, index), extension), (topic, index), self._config, self._context)
             self._open[topic, index] = made
             try:
-                folder.claim()
                 end = made.end()
             except OSError as error:
                 raise _refused(error) from error
@@ -126,16 +135,16 @@ class FileSinkTask(SinkTask):
     def _own(self, topics: Collection[str]) -> None:
         """Mark the topics' folders as this connector's. Raise :class:`ConfigError` if one is another's."""
         name = self._config["name"]
-        for find in (owner, partial(mark_owner, name=name)):  # mark none if one is another's
+        for find in (self._place.owner, partial(self._place.mark_owner, name=name)):  # mark none if one is another's
             for topic in sorted(topics):
                 try:
-                    other = find(self._place / topic)
+                    other = find(topic)
                 except OSError as error:
                     raise _refused(error) from error
                 if other not in (None, name):
                     raise ConfigError(
-                        f"the folder {self._place / topic!s:.200} belongs to connector {other!r:.200}. {NOTHING} Give"
-                        " this connector a path or topics.dir of its own.",
+                        f"the folder {self._place!s:.200}/{topic:.100} belongs to connector {other!r:.200}. {NOTHING}"
+                        " Give this connector a path or topics.dir of its own.",
                         tag="FILE_SINK_OWNER",
                     )
 
@@ -157,12 +166,10 @@ class _Partition:
     """The records of one partition that are in no file yet."""
 
     def __init__(
-        self, folder: Folder, partition: TopicPartition, config: Mapping[str, Any], context: SinkContext
+        self, files: PartitionFiles, partition: TopicPartition, config: Mapping[str, Any], context: SinkContext
     ) -> None:
-        self._folder, self._partition, self._config, self._context = folder, partition, config, context
+        self._files, self._partition, self._config, self._context = files, partition, config, context
         self._format = FORMATS[config["format.class"]]
-        topic, index = partition
-        self._name = re.compile(rf"{re.escape(topic)}\+{index}\+(\d{{10,}})\+(\d{{10,}})\.(?:{_EXTENSIONS})")
         self._kept: list[pa.Table] = []
         self._count = self._began_ms = self._next = 0
         #: When the first record that is kept came, by the monotonic clock.
@@ -176,8 +183,8 @@ class _Partition:
         return int(self._kept[0]["offset"][0].as_py()) if self._kept else None
 
     def end(self) -> int:
-        """Return the offset after the last file, or 0."""
-        return max((last + 1 for _, last in self._ranges()), default=0)
+        """Take the partition over, and return the offset after its last file, or 0."""
+        return self._files.open(self._context.positions.get(self._partition, 0))
 
     def add(self, table: pa.Table) -> None:
         """Keep records, and write files that are full. What was kept before is left out: a batch may come again."""
@@ -225,58 +232,41 @@ class _Partition:
 
     def _write(self) -> None:
         """Write the records that are kept as one file."""
-        topic, index = self._partition
-        first, last = self._kept[0]["offset"][0].as_py(), self._next - 1
-        name = f"{topic}+{index}+{first:010d}+{last:010d}.{self._format.extension}"
-        others = [one for one in self._ranges() if one[1] >= first]
-        if others and others != [(first, last)]:
-            raise Fenced(
-                f"{topic}-{index} has files of other offsets from {first} on than this task has. Nothing of this file"
-                " was written by this task. Nothing: the task that has the partition writes it.",
-                tag="SINK_FENCED",
-            )
-        if not others:
-            field = self._kept[0].schema.field("value").with_nullable(True)
-            column = pa.chunked_array([chunk for one in self._kept for chunk in one["value"].chunks], field.type)
-            data = self._format.data(whole(column), field, self._config["parquet.codec"])
-            try:
-                self._folder.write(name, data, lambda: reached(SinkTaskStep.ROWS_SENT, self._config["name"]))
-            except FileNotFoundError as error:
-                if not self._folder.lost():
-                    raise
-                raise Fenced(
-                    f"another task has claimed the folder of {topic}-{index}. Nothing of this file was written by this"
-                    " task. Nothing: the task that has the partition writes it.",
-                    tag="SINK_FENCED",
-                ) from error
+        first, last, name = self._kept[0]["offset"][0].as_py(), self._next - 1, self._config["name"]
+        field = self._kept[0].schema.field("value").with_nullable(True)
+        column = pa.chunked_array([chunk for one in self._kept for chunk in one["value"].chunks], field.type)
+        data = self._format.data(whole(column), field, self._config["parquet.codec"])
+        self._files.write(first, last, data, lambda: reached(SinkTaskStep.ROWS_SENT, name))
         reached(SinkTaskStep.TARGET_COMMITTED, self._config["name"])
         self._kept, self._count, self._full = [], 0, False
         self._context.request_commit()
-
-    def _ranges(self) -> list[tuple[int, int]]:
-        """Return the first and the last offset of each file."""
-        matches = (self._name.fullmatch(one) for one in self._folder.names())
-        return [(int(one[1]), int(one[2])) for one in matches if one is not None]
 
 
 def _kind(table: pa.Table) -> Any:
     return table.schema.field("value").type
 
 
-def _place(config: Mapping[str, Any]) -> Path:
+def _place(config: Mapping[str, Any]) -> Place:
     """Return the folder of all topics. Raise :class:`ConfigError` for a path of another system."""
-    url = urlsplit(config["path"])
+    url, topics = urlsplit(config["path"]), str(config["topics.dir"])
+    if url.scheme == "s3" and url.netloc:
+        return BucketPlace(url.netloc, "/".join(filter(None, (url.path.strip("/"), topics))), config, _EXTENSIONS)
     path = Path(unquote(url.path) if url.scheme == "file" else config["path"])
     if url.scheme not in ("", "file") or url.netloc or not path.is_absolute():
         raise ConfigError(
             f"path={config['path']!s:.200} is no folder that this sink writes to. {NOTHING} Give an absolute path, or"
-            " file:///…, of a file system that all tasks reach.",
+            " file:///…, of a file system that all tasks reach, or s3://bucket/prefix.",
             tag="FILE_SINK",
         )
-    return path / str(config["topics.dir"])
+    return FolderPlace(path / topics, _EXTENSIONS)
 
 
-def _refused(error: OSError) -> ConfigError:
+def _refused(error: OSError) -> ConfigError | Retriable:
+    if isinstance(error, ConnectionError):
+        return Retriable(
+            f"the store of path does not answer: {error.strerror}. Nothing was written. The task tries again.",
+            tag="FILE_SINK",
+        )
     return ConfigError(
         f"the folder of path cannot be used: {error.strerror or error}. Nothing was written. Correct path, or its"
         " rights.",
