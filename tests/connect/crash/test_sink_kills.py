@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import duckdb
 import psycopg
 import pytest
+from deltalake import DeltaTable
 
 from semel.connect import SinkBatch, SinkContext, SinkTask
 from semel.connect.connectors.sinks.sql import SqlSink, SqlSinkTask
@@ -179,6 +181,20 @@ class Objects(Lines):
         return Counter(json.loads(line)["n"] for text in texts for line in text.splitlines())
 
 
+class Tables(Lines):
+    """Rows of a table of Delta, read by DuckDB."""
+
+    def __init__(self, servers: str, folder: Path, **more: str) -> None:
+        super().__init__(servers, folder, **{"connector.class": "DeltaSink", "auto.create": "true", **more})
+
+    def written(self) -> Counter[int]:
+        path = self._folder / self.name
+        files = DeltaTable(str(path)).file_uris() if (path / "_delta_log").is_dir() else []
+        with duckdb.connect() as connection:
+            rows = connection.execute("SELECT n FROM read_parquet(?)", [files]).fetchall() if files else []
+        return Counter(n for (n,) in rows)
+
+
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[Postgres]:
     with Postgres() as server:
@@ -289,6 +305,11 @@ def kill_at_each_step(servers: str, lines: Lines, folder: Path) -> None:
 def test_files_at_each_step(kafka: Sandbox, tmp_path: Path, ends: dict[str, str]) -> None:
     lines = Lines(kafka.bootstrap_servers, tmp_path / "files", **ends)
     kill_at_each_step(kafka.bootstrap_servers, lines, tmp_path)
+
+
+@pytest.mark.exhaustive
+def test_delta_at_each_step(kafka: Sandbox, tmp_path: Path) -> None:
+    kill_at_each_step(kafka.bootstrap_servers, Tables(kafka.bootstrap_servers, tmp_path / "tables"), tmp_path)
 
 
 @pytest.mark.exhaustive
