@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 
 import pyarrow as pa
@@ -27,7 +28,10 @@ __all__ = ["ROWS", "measure"]
 #: Of each unit.
 ROWS = 100
 _TARGET = 0.5
+_WORKERS = 4
 _OURS = "semel, both or neither"
+_SIDE_BY_SIDE = f"{_WORKERS} workers"
+_ONE_BY_ONE = "one worker"
 _ALONE = "the inserts alone"
 _COMMIT = "commit of a transaction of 100 rows"
 _PREPARED = "semel, prepared"
@@ -41,6 +45,7 @@ def measure(rig: Rig, units: int, rounds: range) -> list[Figure]:
     with Postgres() as postgres:
         for database, url in (("SQLite", f"sqlite:///{rig.directory}/{{name}}.db"), ("PostgreSQL", postgres.url)):
             figures.append(_beside_inserts(rig, database, url, units, rounds))
+        figures.append(_several_workers(rig, postgres.url, units, rounds))
     return [*figures, _commits(rig, units, rounds)]
 
 
@@ -59,7 +64,22 @@ def _beside_inserts(rig: Rig, database: str, url: str, units: int, rounds: range
     return ratios(work, _ALONE, rates[_OURS], rates[_ALONE], target=_TARGET)
 
 
-def _measured(rig: Rig, url: str, name: str, units: int, *, with_kafka: bool) -> float:
+def _several_workers(rig: Rig, url: str, units: int, rounds: range) -> Figure:
+    """Measure four workers beside one, each with as many threads."""
+    work = f"outbox on PostgreSQL, {_WORKERS} workers"
+
+    def run(name: str, workers: int) -> float:
+        return _measured(rig, url, name, units, with_kafka=True, workers=workers)
+
+    contenders = [
+        Contender(_SIDE_BY_SIDE, lambda number: run(f"workers-{number}", _WORKERS)),
+        Contender(_ONE_BY_ONE, lambda number: run(f"worker-{number}", 1)),
+    ]
+    rates = interleave(work, contenders, rounds, unit="units/s", console=rig.console)
+    return ratios(work, _ONE_BY_ONE, rates[_SIDE_BY_SIDE], rates[_ONE_BY_ONE], target=3)
+
+
+def _measured(rig: Rig, url: str, name: str, units: int, *, with_kafka: bool, workers: int = 1) -> float:
     engine = sa.create_engine(url)
     table = sa.Table(name, sa.MetaData(), sa.Column("id", sa.Integer, primary_key=True), sa.Column("value", sa.String))
     table.create(engine)
@@ -67,7 +87,7 @@ def _measured(rig: Rig, url: str, name: str, units: int, *, with_kafka: bool) ->
     made, sent = [{"value": value} for value in values], pa.table({"value": values})
     with rig.topic(name, _PARTITIONS) as topic, semel.Cluster({"bootstrap.servers": rig.servers}) as cluster:
         # the rig's broker has no settings of its own
-        outbox = Outbox(engine, cluster, topic, two_phase="bounded")
+        outbox = Outbox(engine, cluster, topic, two_phase="bounded", workers=workers)
 
         def unit() -> None:
             with outbox.unit() as one:
@@ -81,8 +101,9 @@ def _measured(rig: Rig, url: str, name: str, units: int, *, with_kafka: bool) ->
         work: Callable[[], None] = unit if with_kafka else inserts
         work()
         began = time.monotonic()
-        for _ in range(units):
-            work()
+        with ThreadPoolExecutor(workers) as pool:
+            for one in [pool.submit(work) for _ in range(units)]:
+                one.result()
         seconds = time.monotonic() - began
         if with_kafka:
             rig.check(topic, (units + 1) * ROWS, markers=(units + 1) * _PARTITIONS, partitions=_PARTITIONS)

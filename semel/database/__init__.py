@@ -4,11 +4,14 @@ A unit prepares its Kafka rows, and writes the text that ends them into the data
 user's rows. The database's COMMIT is the decision. SQLAlchemy talks to the database.
 
 ==============  ======================================================================================================
-``outbox``      ``Outbox``: units, one after the other, and recovery; start here
+``outbox``      ``Outbox``: units and their decisions; start here
+``takeover``    how an outbox becomes the owner, and ends what a predecessor left
+``turns``       how many units run at a time
 ``unit``        ``OutboxUnit``: the session and the Kafka rows of one unit
 ``ledger``      reads and writes of the owner row and the prepared texts
-``tables``      both tables
+``tables``      their tables
 ``dialects``    differences of PostgreSQL and SQLite: locks, durability, how a transaction begins
+``failures``    errors of the database, in semel's words
 ==============  ======================================================================================================
 """
 

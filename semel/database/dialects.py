@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from sqlalchemy import Connection, Engine, RootTransaction, Table, text
 from sqlalchemy.dialects import postgresql, sqlite
@@ -23,6 +23,9 @@ _FULL = 2  # SQLite's synchronous=FULL; EXTRA is 3
 
 class Dialect(Protocol):
     """A kind of database."""
+
+    #: Whether a second writer waits until the first one has ended.
+    one_writer: ClassVar[bool]
 
     def insert(self, table: Table) -> Any:
         """Return an INSERT that knows ON CONFLICT."""
@@ -89,6 +92,8 @@ def _check_setting(name: str, value: object, wanted: str, *, good: bool) -> None
 
 
 class _PostgreSQL:
+    one_writer: ClassVar[bool] = False
+
     def insert(self, table: Table) -> postgresql.Insert:
         return postgresql.insert(table)
 
@@ -120,7 +125,7 @@ class _PostgreSQL:
         asked = text(
             "SELECT DISTINCT a.pid, a.application_name, host(a.client_addr), a.state, a.xact_start"
             " FROM pg_locks l JOIN pg_stat_activity a USING (pid)"
-            " WHERE l.relation = to_regclass('semel_outbox_owner') AND l.mode = 'RowExclusiveLock'"
+            " WHERE l.relation = to_regclass('semel_outbox_owner') AND l.mode IN ('RowExclusiveLock', 'RowShareLock')"
             " AND l.pid <> pg_backend_pid()"
         )
         with engine.connect() as connection:
@@ -133,6 +138,8 @@ class _PostgreSQL:
 
 
 class _SQLite:
+    one_writer: ClassVar[bool] = True
+
     def insert(self, table: Table) -> sqlite.Insert:
         return sqlite.insert(table)
 

@@ -11,14 +11,15 @@ import uuid
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
+from typing import Any
 
-from sqlalchemy import Connection, Engine, bindparam, delete, inspect, select, update
+from sqlalchemy import Connection, Engine, Row, Select, bindparam, delete, inspect, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.orm import Session
 
 from semel.database.dialects import dialect_of
 from semel.database.tables import FIRST_FORMAT, FORMAT, metadata, newest_units, owners, prepared_texts
-from semel.errors import ConfigError, Fenced, Retriable, Unsupported
+from semel.errors import AbortAndRetry, ConfigError, Fenced, Retriable, Unsupported
 from semel.steps import OutboxStep, reached
 from semel.transaction.two_phase.prepared import Prepared
 from semel.wire.api.transactions import Identity
@@ -57,7 +58,8 @@ class Ledger:
         self._process = os.getpid()
         mine = owners.c.prefix == prefix
         # build these once, not for each unit
-        self._newest = select(owners.c.number, owners.c.version, owners.c.progress).where(mine)
+        self._newest = select(owners.c.number, owners.c.version, owners.c.progress, owners.c.holder).where(mine)
+        self._shared = self._newest.with_for_update(read=True)
         self._noted = (
             update(owners)
             .where(mine & (owners.c.number == bindparam("of")))
@@ -81,6 +83,11 @@ class Ledger:
                 " shorter name.",
                 tag="WRONG_VALUE",
             )
+
+    @property
+    def one_writer(self) -> bool:
+        """Whether the database has one writer at a time."""
+        return self._dialect.one_writer
 
     def check_not_forked(self) -> None:
         """Raise :class:`ConfigError` in a child of the process that this outbox was made in."""
@@ -223,24 +230,37 @@ class Ledger:
 
     def read_owner(self, work: DatabaseTransaction, number: int) -> Newest:
         """Return the state that the newest unit left. Raise :class:`Fenced` if another owner has come."""
-        row = work.connection.execute(self._newest).one_or_none()
-        if row is None or row.number != number:
-            raise self._fenced()
+        row = self._own_row(work, self._newest, number)
         return Newest(row.version, row.progress)
+
+    def _own_row(self, work: DatabaseTransaction, statement: Select[Any], number: int) -> Row[Any]:
+        row = work.connection.execute(statement).one_or_none()
+        if row is None or row.holder != self._holder:
+            raise self._fenced()
+        if row.number != number:
+            raise AbortAndRetry(
+                f"a COMMIT of another unit of the outbox {self._prefix!r} was not answered, so the units beside it are"
+                " begun again. Nothing of this unit is in the database, and its Kafka rows are aborted. Run it again.",
+                tag="NOT_DECIDED",
+            )
+        return row
 
     def has_unit(self, work: DatabaseTransaction, unit: Identity) -> bool:
         """Return True if this is the newest decided unit of its id: it is not in an older copy of the database."""
         row = work.connection.execute(self._last, {"of": unit.transactional_id}).one_or_none()
         return row is not None and (row.producer_id, row.epoch) == (unit.producer_id, unit.epoch)
 
-    def lock_owner(self, work: DatabaseTransaction, number: int, newest: Newest) -> None:
-        """Lock the owner row until COMMIT, and write the unit's version and progress. Raise :class:`Fenced` if another
-        owner has come.
+    def lock_owner(self, work: DatabaseTransaction, number: int, newest: Newest | None) -> None:
+        """Lock the owner row until COMMIT, and write the unit's version and progress. With None the lock is shared
+        with other units, and kept from other owners. Raise :class:`Fenced` if another owner has come.
         """
         self._dialect.check_before_lock(work.connection)  # the user may have changed a setting in between
-        noted = {"of": number, "unit": newest.version, "read": newest.progress}
-        if work.connection.execute(self._noted, noted).rowcount != 1:
-            raise self._fenced()
+        if newest is None:
+            self._own_row(work, self._shared, number)
+        else:
+            noted = {"of": number, "unit": newest.version, "read": newest.progress}
+            if work.connection.execute(self._noted, noted).rowcount != 1:
+                raise self._fenced()
         reached(OutboxStep.OWNER_LOCKED, self._prefix)
 
     def write(self, work: DatabaseTransaction, prepared: Prepared) -> None:

@@ -114,10 +114,12 @@ class Positions:
 
     def progress(self) -> Progress:
         """Return the progress record for a transaction."""
-        topics = {topic: TopicEnd(id, self._offsets(topic)) for topic, id in sorted(self.ids.items())}
+        offsets: dict[str, dict[int, int]] = {topic: {} for topic in sorted(self.ids)}
         epochs: dict[str, dict[str, int]] = {}
         ends: dict[str, dict[str, int]] = {}
         for (topic, index), position in sorted(self.at.items()):
+            if topic in offsets:
+                offsets[topic][index] = position.offset
             for rows, number in ((epochs, position.epoch), (ends, position.target)):
                 if number >= 0:
                     rows.setdefault(topic, {})[str(index)] = number
@@ -129,10 +131,8 @@ class Positions:
         extra |= {"stopped": stopped} if stopped else {}
         extra |= {"groups": dict(_rows(self.stopped_groups))} if self.stopped_groups else {}
         extra |= {"left": sorted(self.left)} if self.left else {}
+        topics = {topic: TopicEnd(self.ids[topic], rows) for topic, rows in offsets.items()}
         return Progress(batch=self.round, sources=(KafkaSource(self.cluster, topics),), extra={_EXTRA: extra})
-
-    def _offsets(self, topic: str) -> dict[int, int]:
-        return {index: position.offset for (name, index), position in sorted(self.at.items()) if name == topic}
 
     def moved(self, ends: Mapping[TopicPartition, OffsetAndEpoch]) -> Positions:
         """Return the positions of the next round, which has copied up to these ends. Without written records, the end

@@ -11,6 +11,7 @@ import math
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from semel.errors import ConfigError
 from semel.wire.metadata import TopicPartition
@@ -66,6 +67,7 @@ def id_text(topic_id: uuid.UUID) -> str:
     return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
 
 
+@lru_cache(maxsize=4_096)  # each Fetch asks for each of its partitions
 def parse_id(text: str) -> uuid.UUID:
     """Return the topic id of such a text: the inverse of :func:`id_text`. Raise :class:`ConfigError` if it is no topic
     id.

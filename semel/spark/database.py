@@ -47,6 +47,12 @@ class DatabaseSink(ForeachBatch[None]):
     """See :func:`sink`."""
 
     def __init__(self, outbox: Outbox, table: str, topic: str | None, override: str | None) -> None:
+        if outbox.workers > 1:
+            raise ConfigError(
+                f"an outbox with workers={outbox.workers} cannot keep a query's progress, which follows one batch after"
+                " the other. Nothing was written. Make the outbox of a query with workers=1.",
+                tag="WRONG_VALUE",
+            )
         super().__init__(outbox.prefix, override)
         self._outbox, self._table, self._topic = outbox, table, topic
 

@@ -58,7 +58,7 @@ def alter_sink_offsets(
             _change(client, sink.group, wanted)
         except SemelError as error:
             if error.tag in ("UNKNOWN_MEMBER_ID", "NON_EMPTY_GROUP", "GROUP_SUBSCRIBED_TO_TOPIC"):
-                raise _zombie(config.name, what) from error
+                raise _zombie(config.name, what, "The group's offsets were not changed; the target's may be") from error
             raise
     return alone
 
@@ -143,10 +143,10 @@ def _bad(text: str) -> ConfigError:
     return ConfigError(text, tag="REQUEST")
 
 
-def _zombie(name: str, what: str) -> ConfigError:
+def _zombie(name: str, what: str, changed: str = "No offset was changed") -> ConfigError:
     return ConfigError(
         f"Failed to {what} consumer group offsets for connector {name}: its group has members, so its tasks have not"
-        " ended, or it was resumed meanwhile. No offset was changed. Stop it and retry; if that does not help, restart"
+        f" ended, or it was resumed meanwhile. {changed}. Stop it and retry; if that does not help, restart"
         " the cluster to end a zombie sink task.",
         tag="ZOMBIE_SINK_TASK",
     )

@@ -24,7 +24,7 @@ from tests.support import topics
 from tests.support.secured import Right, SecuredKafka, secured_kafka
 
 PASSWORD = "of the worker"
-#: docs/connect.md has them in words.
+#: docs/connect-operate.md has them in words.
 WORKER: list[Right] = [
     (On.TRANSACTIONAL_ID, "connect-cluster-g", Do.WRITE),
     (On.GROUP, "g", Do.READ),

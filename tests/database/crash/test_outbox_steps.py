@@ -84,8 +84,8 @@ def left_over(brokers: Sandbox, url: str, topic: str) -> list[str]:
         return listed + list(texts.scalars())
 
 
-def check(brokers: Sandbox, url: str, topic: str) -> None:
-    written = sorted(value for unit in range(UNITS) for value in rows(unit))
+def check(brokers: Sandbox, url: str, topic: str, units: int = UNITS) -> None:
+    written = sorted(value for unit in range(units) for value in rows(unit))
     assert in_database(url, topic) == written
     assert in_topic(brokers, topic) == written
     assert left_over(brokers, url, topic) == []
@@ -110,6 +110,18 @@ def test_killed_at_every_step_both_have_the_same_units(
     plan = CrashPlan(tmp_path / "plan", *points)
     assert run_until_done(argv(brokers, topic, url), plan, len(points), timeout=120) == len(points)
     check(brokers, url, topic)
+
+
+@pytest.mark.parametrize("steps", [SAMPLE[1:2], pytest.param(STEPS, marks=pytest.mark.exhaustive)])
+def test_killed_while_four_units_run(brokers: Sandbox, postgres: Postgres, tmp_path: Path, steps: list[Step]) -> None:
+    """At each step of one of them, the others are anywhere."""
+    topic = create(brokers.bootstrap_servers, f"outbox-workers-{len(steps)}", 3)
+    # each start writes at least two units, so that the kills have units left
+    points = [CrashPoint(step, 1 if step in RECOVERY else 2) for step in steps]
+    plan = CrashPlan(tmp_path / "plan", *points)
+    program = argv(brokers, topic, postgres.url, "workers", UNITS if len(steps) == 1 else 5 * UNITS)
+    assert run_until_done(program, plan, len(points), timeout=120) == len(points)
+    check(brokers, postgres.url, topic, UNITS if len(steps) == 1 else 5 * UNITS)
 
 
 @pytest.mark.exhaustive
