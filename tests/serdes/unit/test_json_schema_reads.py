@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from semel.serdes.json_schema.reader import JsonSchemaReader
 from semel.serdes.json_schema.schema import JsonSchemaOptions
@@ -109,6 +112,26 @@ def test_fields_that_are_not_required() -> None:
     assert (value["id"], value["price"], value["count"]) == (1, None, 1)
     with pytest.raises(Unfit, match="id is null or missing"):
         loose.read(b"{}")
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda one: st.lists(one, max_size=3) | st.dictionaries(st.text(max_size=3), one, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(part=_JSON, name=st.sampled_from(sorted(VALUE)), schema=_JSON)
+def test_values_and_schemas_of_any_kind_are_refused_or_read(part: Any, name: str, schema: Any) -> None:
+    made = reader(ORDER, {"buyer.json": BUYER})
+    with suppress(Unfit):
+        found, value = made.read(json.dumps({**VALUE, name: part}).encode())
+        assert checked(found, value) is value
+    with suppress(Unfit):
+        reader({**ORDER, "properties": {"a": schema}})
+    with suppress(Unfit):
+        reader(schema)
 
 
 def test_decimals_keep_their_digits() -> None:

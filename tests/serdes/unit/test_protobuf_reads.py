@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import base64
+from contextlib import suppress
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
 
 import pytest
 from google.protobuf import descriptor_pb2, message_factory, timestamp_pb2
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from semel.serdes.json_value import json_text
 from semel.serdes.protobuf.compiled import messages_of
@@ -127,6 +130,8 @@ def test_the_corpus_reads_as_it_was(options: dict[str, bool]) -> None:
     assert count > 50
 
 
+WRITTEN = ProtobufWriter(ORDER, ProtobufOptions())
+READER = ProtobufReader(WRITTEN.text, {}, ProtobufOptions())
 SHOP = """syntax = "proto3";
 package shop;
 import "google/protobuf/timestamp.proto";
@@ -210,6 +215,20 @@ def test_what_is_refused(messages: list[Any]) -> None:
         ProtobufReader('syntax = "proto3"; import "/etc/passwd";', {}, ProtobufOptions())
     with pytest.raises(Unfit, match="no name of a file below others"):
         ProtobufReader("", {"../../x.proto": ITEM_TEXT}, ProtobufOptions())
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_bytes_of_any_kind_are_refused_or_read(data: st.DataObject) -> None:
+    """Whole bytes, and those of a value with one of them changed."""
+    written = WRITTEN.value(checked(ORDER, ROW))
+    assert written is not None
+    place = data.draw(st.integers(1, len(written) - 1))
+    other = written[:place] + bytes([data.draw(st.integers(0, 255))]) + written[place + 1 :]
+    for one in (data.draw(st.binary(max_size=60)), other, written[:place]):
+        with suppress(Unfit):
+            schema, value = READER.read(one)
+            assert checked(schema, value) is value
 
 
 def test_a_file_in_base64(messages: list[Any]) -> None:
