@@ -10,12 +10,16 @@ from typing import Any
 
 import boto3
 import pytest
+from deltalake import DeltaTable
 
 from semel.connect import SinkContext
 from semel.connect.connectors.sinks.bucket import BucketPlace, _BucketFiles
+from semel.connect.connectors.sinks.delta import DeltaSinkTask
 from semel.connect.connectors.sinks.files import FileSink, FileSinkTask
 from semel.errors import ConfigError, Fenced, Retriable
+from tests.connect.support.careless_store import careless_store
 from tests.connect.support.sink_batches import PARTITION
+from tests.connect.unit.test_delta_sink import config as delta_config
 from tests.connect.unit.test_file_sink import config, rows
 from tests.support.s3 import ObjectStore, object_store
 
@@ -201,3 +205,40 @@ def test_a_store_that_is_away_is_waited_for(bucket: Bucket, tmp_path: Path) -> N
         missing.open([PARTITION])
     with pytest.raises(ConfigError, match="the store of path cannot be used"):
         FileSink().tasks({**bucket.config(), "store.url": "no address"}, 1)
+
+
+def test_a_store_that_ignores_the_condition_is_refused(bucket: Bucket) -> None:
+    with careless_store(bucket.given["store.url"]) as address:
+        bucket.given["store.url"] = address
+        with pytest.raises(ConfigError, match="replaces an object although the request says If-None-Match"):
+            bucket.task()
+        other = DeltaSinkTask()
+        other.start({**delta_config(bucket.path), **bucket.given}, SinkContext())
+        with pytest.raises(ConfigError, match="replaces an object"):
+            other.open([PARTITION])
+
+
+def test_delta_in_a_bucket(bucket: Bucket) -> None:
+    """The commit of a task that is late is refused by the store's conditional write."""
+
+    def task(flush_size: int, context: SinkContext) -> DeltaSinkTask:
+        made = DeltaSinkTask()
+        made.start({**delta_config(bucket.path, flush_size=flush_size), **bucket.given}, context)
+        made.open([PARTITION])
+        return made
+
+    late = task(3, SinkContext())
+    late.put(rows(2))
+    task(2, SinkContext()).put(rows(4))
+    with pytest.raises(Fenced):
+        late.put(rows(1, 2))
+    context = SinkContext(positions={PARTITION: 0})
+    task(2, context).put(rows(2, 4))
+    assert context.offsets == {PARTITION: 4}
+    found = bucket.client.list_objects_v2(Bucket=bucket.bucket, Prefix=f"{bucket.prefix}/orders/_delta_log/")
+    assert len(found["Contents"]) == 4
+    keys = bucket.given
+    options = {"AWS_ENDPOINT_URL": keys["store.url"], "AWS_ACCESS_KEY_ID": keys["aws.access.key.id"]}
+    options |= {"AWS_SECRET_ACCESS_KEY": keys["aws.secret.access.key"], "AWS_REGION": keys["s3.region"]}
+    table = DeltaTable(f"{bucket.path}/orders", storage_options={**options, "AWS_ALLOW_HTTP": "true"})
+    assert sorted(table.to_pyarrow_table()["name"].to_pylist()) == names(0, 6)

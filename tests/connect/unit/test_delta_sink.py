@@ -226,7 +226,7 @@ def test_a_folder_that_cannot_be_written_is_tried_again(tmp_path: Path) -> None:
     assert names(tmp_path) == of(0, 6)
 
 
-@pytest.mark.parametrize("path", ["relative", "s3://bucket/x"])
+@pytest.mark.parametrize("path", ["relative", "gs://bucket/x"])
 def test_a_path_of_another_system(path: str) -> None:
     with pytest.raises(ConfigError, match="is no folder that this sink writes to"):
         DeltaSink().tasks(config(path), 1)

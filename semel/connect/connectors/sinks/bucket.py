@@ -9,24 +9,21 @@ What is not promised: a task that is frozen for longer than a file is left where
 
 from __future__ import annotations
 
-import errno
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from semel.connect.connectors.sinks.objects import Objects
 from semel.connect.connectors.sinks.places import PartitionFiles
 from semel.connect.sink_api import TopicPartition
 from semel.errors import ConfigError, Fenced
-from semel.extras import needs_extras
 from semel.settings import NOTHING
 
 __all__ = ["BucketPlace"]
 
 #: Metadata of an object: the offset after its last record, and the task that made it.
 _NEXT, _WRITER = "semel-next-offset", "semel-writer"
-_EXISTS, _CONFLICT, _MISSING = "PreconditionFailed", "ConditionalRequestConflict", ("NoSuchKey", "404", "NotFound")
 
 
 class BucketPlace:
@@ -34,7 +31,7 @@ class BucketPlace:
 
     def __init__(self, bucket: str, prefix: str, settings: Mapping[str, Any], extensions: str) -> None:
         self._bucket, self._prefix, self._extensions = bucket, prefix, extensions
-        self._objects = _Objects(bucket, settings)
+        self._objects = Objects(bucket, settings)
 
     def __str__(self) -> str:
         return f"s3://{self._bucket}/{self._prefix}"
@@ -50,15 +47,8 @@ class BucketPlace:
         Raises :class:`ConfigError` for a store that makes an object where one is.
         """
         key = self._owner_key(topic)
-        if self.owner(topic) is None:
-            self._objects.make(key, f"{name}\n".encode(), {})
-        mark = self._objects.read(key)
-        if mark == f"{name}\n".encode() and self._objects.make(key, mark, {}):
-            raise ConfigError(
-                f"the store of {self!s:.200} replaces an object although the request says If-None-Match. {NOTHING} Use"
-                " a store with conditional writes: exactly once is not possible without them.",
-                tag="FILE_SINK",
-            )
+        self._objects.make(key, f"{name}\n".encode(), {})
+        self._objects.check_conditional(key)
         return self.owner(topic)
 
     def files(self, partition: TopicPartition, extension: str) -> PartitionFiles:
@@ -90,7 +80,7 @@ class _BucketFiles:
 
     def __init__(
         self,
-        objects: _Objects,
+        objects: Objects,
         partition: TopicPartition,
         folder: str,
         start: str,
@@ -148,91 +138,3 @@ class _BucketFiles:
                 f" {self._extension}. {NOTHING} Give the connector another topics.dir, or the format of before.",
                 tag="FILE_SINK",
             )
-
-
-class _Objects:
-    """The objects of a bucket, by Amazon's client. Raises ``OSError``; ``ConnectionError`` where it may pass."""
-
-    def __init__(self, bucket: str, settings: Mapping[str, Any]) -> None:
-        with needs_extras("FileSink on S3", "connect,s3"):
-            import boto3
-            import botocore.config
-            import botocore.exceptions
-        self._bucket, self._errors = bucket, botocore.exceptions
-        config = botocore.config.Config(
-            retries={"mode": "standard", "max_attempts": 5},
-            connect_timeout=10,
-            request_checksum_calculation="when_required",  # other stores than Amazon's lack the newer ones
-            response_checksum_validation="when_required",
-        )
-        try:
-            self._client = boto3.client(
-                "s3",
-                endpoint_url=settings["store.url"],
-                region_name=settings["s3.region"],
-                aws_access_key_id=settings["aws.access.key.id"],
-                aws_secret_access_key=settings["aws.secret.access.key"],
-                config=config,
-            )
-        except (ValueError, botocore.exceptions.BotoCoreError) as error:
-            raise ConfigError(
-                f"the store of path cannot be used: {error!s:.200}. {NOTHING} Correct store.url, s3.region, or"
-                " the login.",
-                tag="FILE_SINK",
-            ) from None
-
-    def make(self, key: str, data: bytes, metadata: Mapping[str, str]) -> bool:
-        """Make an object. Return False if there is one."""
-        with self._asking(key):
-            try:
-                self._client.put_object(
-                    Bucket=self._bucket, Key=key, Body=data, Metadata=dict(metadata), IfNoneMatch="*"
-                )
-            except self._errors.ClientError as error:
-                if _code(error) != _EXISTS:
-                    raise
-                return False
-        return True
-
-    def read(self, key: str) -> bytes | None:
-        """Return an object's bytes; None if there is none."""
-        with self._asking(key):
-            try:
-                return bytes(self._client.get_object(Bucket=self._bucket, Key=key)["Body"].read())
-            except self._errors.ClientError as error:
-                if _code(error) not in _MISSING:
-                    raise
-                return None
-
-    def metadata(self, key: str) -> Mapping[str, str]:
-        """Return what was said of an object as it was made."""
-        with self._asking(key):
-            return dict(self._client.head_object(Bucket=self._bucket, Key=key)["Metadata"])
-
-    def keys(self, prefix: str) -> list[str]:
-        """Return the names of all objects below a prefix."""
-        with self._asking(prefix):
-            pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix)
-            return [one["Key"] for page in pages for one in page.get("Contents", ())]
-
-    def remove(self, key: str) -> None:
-        """Remove an object, if there is one."""
-        with self._asking(key):
-            self._client.delete_object(Bucket=self._bucket, Key=key)
-
-    @contextmanager
-    def _asking(self, key: str) -> Iterator[None]:
-        """Turn the client's errors into those of files."""
-        try:
-            yield
-        except self._errors.ClientError as error:
-            status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-            passes = status >= 500 or _code(error) == _CONFLICT
-            text = f"{_code(error)} for s3://{self._bucket}/{key:.200}"
-            raise (ConnectionError(errno.EIO, text) if passes else OSError(errno.EACCES, text)) from error
-        except self._errors.BotoCoreError as error:
-            raise ConnectionError(errno.EIO, f"{error!s:.200}") from error
-
-
-def _code(error: Any) -> str:
-    return str(error.response.get("Error", {}).get("Code", ""))

@@ -8,21 +8,20 @@ moved that offset since, so a task that was frozen adds nothing. Commits of othe
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, ClassVar
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
 from semel.connect.api import Setting
 from semel.connect.connectors.sinks.buffered import BUFFERED, BufferedSinkTask, PartitionTarget
 from semel.connect.connectors.sinks.delta_rows import delta_rows
+from semel.connect.connectors.sinks.objects import S3, Objects, bucket_of
+from semel.connect.connectors.sinks.places import folder_of
 from semel.connect.sink_api import SinkConnector, SinkTask, TopicPartition
 from semel.errors import ConfigError, Fenced
 from semel.extras import needs_extras
-from semel.settings import NOTHING
 
 __all__ = ["DeltaSink", "DeltaSinkTask"]
 
@@ -38,18 +37,19 @@ class DeltaSink(SinkConnector):
     """Adds rows to tables of Delta Lake."""
 
     config: ClassVar[Mapping[str, type | Setting]] = {
-        "path": Setting(str, documentation="A folder that all tasks reach, as a path or file:///…"),
+        "path": Setting(str, documentation="A folder that all tasks reach, as a path or file:///…, or s3://bucket/…"),
         "table.name.format": Setting(
             str, default="${topic}", documentation="The folder of a topic's table below path."
         ),
         "auto.create": Setting(bool, default=False),
         "auto.evolve": Setting(bool, default=False),
+        **S3,
         **BUFFERED,
     }
 
     def tasks(self, config: Mapping[str, Any], max_tasks: int) -> Sequence[Mapping[str, Any]]:
         """Return the same for each. Raise :class:`ConfigError` for a path of another system."""
-        _folder(config)
+        _storage(config)
         _library()
         return [config] * max_tasks
 
@@ -67,6 +67,14 @@ class DeltaSink(SinkConnector):
 class DeltaSinkTask(BufferedSinkTask):
     """Keeps records until there are enough for a commit."""
 
+    def own(self, topics: Collection[str]) -> None:
+        """Check that a bucket's store has the conditional writes that Delta's commits need."""
+        bucket = bucket_of(self._config["path"])
+        if bucket is not None:
+            Objects(bucket[0], self._config).check_conditional(
+                "/".join(filter(None, (bucket[1], ".semel/conditional")))
+            )
+
     def target(self, partition: TopicPartition) -> PartitionTarget:
         """Return the table of a partition."""
         return _Table(self._config, partition, self._context.topic_ids.get(partition[0], ""))
@@ -78,7 +86,9 @@ class _Table:
     def __init__(self, config: Mapping[str, Any], partition: TopicPartition, topic_id: str) -> None:
         self._config, self._partition, self._topic_id = config, partition, topic_id
         topic, index = partition
-        self._uri = str(_folder(config) / str(config["table.name.format"]).replace("${topic}", topic))
+        folder, self._options = _storage(config)
+        name = str(config["table.name.format"]).replace("${topic}", topic)
+        self._uri = f"{folder}/{name}"
         self._app = f"semel-connect/{config['name']}/{topic}/{index}"
         self._library = _library()
         #: The offset as the task knows it, and the newest one that it was about to commit.
@@ -132,7 +142,7 @@ class _Table:
     def _found(self) -> Any:
         """Return the newest version of the table, or None."""
         try:
-            return self._library.DeltaTable(self._uri)
+            return self._library.DeltaTable(self._uri, storage_options=self._options)
         except self._library.exceptions.TableNotFoundError:
             return None
 
@@ -143,7 +153,7 @@ class _Table:
                 " set auto.create=true.",
                 tag="SINK_TABLE",
             )
-        return self._library.DeltaTable.create(self._uri, schema, mode="ignore")
+        return self._library.DeltaTable.create(self._uri, schema, mode="ignore", storage_options=self._options)
 
     def _fitted(self, rows: pa.Table, there: pa.Schema) -> tuple[pa.Table, bool]:
         """Return the rows with the types of the table, and whether the table gets more columns."""
@@ -234,13 +244,16 @@ def _library() -> Any:
     return deltalake
 
 
-def _folder(config: Mapping[str, Any]) -> Path:
-    url = urlsplit(config["path"])
-    path = Path(unquote(url.path) if url.scheme == "file" else config["path"])
-    if url.scheme not in ("", "file") or url.netloc or not path.is_absolute():
-        raise ConfigError(
-            f"path={config['path']!s:.200} is no folder that this sink writes to. {NOTHING} Give an absolute path, or"
-            " file:///…, of a file system that all tasks reach.",
-            tag="FILE_SINK",
-        )
-    return path
+def _storage(config: Mapping[str, Any]) -> tuple[str, dict[str, str] | None]:
+    """Return the folder of all tables, and the login of a bucket. Raise :class:`ConfigError` for another system."""
+    bucket = bucket_of(config["path"])
+    if bucket is None:
+        return str(folder_of(config["path"])), None
+    named = {
+        "AWS_ENDPOINT_URL": config["store.url"],
+        "AWS_REGION": config["s3.region"],
+        "AWS_ACCESS_KEY_ID": config["aws.access.key.id"],
+        "AWS_SECRET_ACCESS_KEY": config["aws.secret.access.key"],
+        "AWS_ALLOW_HTTP": "true" if str(config["store.url"]).startswith("http:") else None,
+    }
+    return "/".join(filter(None, ("s3:/", *bucket))), {name: one for name, one in named.items() if one is not None}

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
@@ -19,7 +17,8 @@ from semel.connect.api import Setting
 from semel.connect.connectors.sinks.bucket import BucketPlace
 from semel.connect.connectors.sinks.buffered import BUFFERED, BufferedSinkTask, PartitionTarget, refused
 from semel.connect.connectors.sinks.file_formats import FORMATS, FileFormat
-from semel.connect.connectors.sinks.places import FolderPlace, PartitionFiles, Place
+from semel.connect.connectors.sinks.objects import S3, bucket_of
+from semel.connect.connectors.sinks.places import FolderPlace, PartitionFiles, Place, folder_of
 from semel.connect.sink_api import SinkConnector, SinkContext, SinkTask, TopicPartition
 from semel.errors import ConfigError
 from semel.records.codecs import Codec
@@ -39,10 +38,7 @@ class FileSink(SinkConnector):
         "topics.dir": Setting(str, default="topics", documentation="The folder of all topics, below path."),
         "format.class": Setting(str, default="JsonFormat", one_of=tuple(FORMATS)),
         **BUFFERED,
-        "store.url": Setting(str, default=None, documentation="The address of a store that speaks S3's API."),
-        "s3.region": Setting(str, default=None),
-        "aws.access.key.id": Setting(str, default=None),
-        "aws.secret.access.key": Setting(str, default=None, secret=True),
+        **S3,
         "parquet.codec": Setting(str, default="snappy", one_of=tuple(one.name.lower() for one in Codec)),
     }
 
@@ -108,14 +104,7 @@ class _Formatted:
 
 def _place(config: Mapping[str, Any]) -> Place:
     """Return the folder of all topics. Raise :class:`ConfigError` for a path of another system."""
-    url, topics = urlsplit(config["path"]), str(config["topics.dir"])
-    if url.scheme == "s3" and url.netloc:
-        return BucketPlace(url.netloc, "/".join(filter(None, (url.path.strip("/"), topics))), config, _EXTENSIONS)
-    path = Path(unquote(url.path) if url.scheme == "file" else config["path"])
-    if url.scheme not in ("", "file") or url.netloc or not path.is_absolute():
-        raise ConfigError(
-            f"path={config['path']!s:.200} is no folder that this sink writes to. {NOTHING} Give an absolute path, or"
-            " file:///…, of a file system that all tasks reach, or s3://bucket/prefix.",
-            tag="FILE_SINK",
-        )
-    return FolderPlace(path / topics, _EXTENSIONS)
+    topics, bucket = str(config["topics.dir"]), bucket_of(config["path"])
+    if bucket is not None:
+        return BucketPlace(bucket[0], "/".join(filter(None, (bucket[1], topics))), config, _EXTENSIONS)
+    return FolderPlace(folder_of(config["path"]) / topics, _EXTENSIONS)

@@ -9,12 +9,27 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import unquote, urlsplit
 
 from semel.connect.connectors.sinks.folder import Folder, mark_owner, owner
 from semel.connect.sink_api import TopicPartition
-from semel.errors import Fenced
+from semel.errors import ConfigError, Fenced
+from semel.settings import NOTHING
 
-__all__ = ["FolderPlace", "PartitionFiles", "Place"]
+__all__ = ["FolderPlace", "PartitionFiles", "Place", "folder_of"]
+
+
+def folder_of(path: str) -> Path:
+    """Return the folder that a path names. Raise :class:`ConfigError` for one of another system."""
+    url = urlsplit(path)
+    folder = Path(unquote(url.path) if url.scheme == "file" else path)
+    if url.scheme not in ("", "file") or url.netloc or not folder.is_absolute():
+        raise ConfigError(
+            f"path={path!s:.200} is no folder that this sink writes to. {NOTHING} Give an absolute path, or file:///…,"
+            " of a file system that all tasks reach, or s3://bucket/prefix.",
+            tag="FILE_SINK",
+        )
+    return folder
 
 
 class PartitionFiles(Protocol):
