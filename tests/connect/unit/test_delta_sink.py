@@ -218,6 +218,8 @@ def test_a_folder_that_cannot_be_written_is_tried_again(tmp_path: Path) -> None:
     log = tmp_path / "orders/_delta_log"
     away = log.rename(tmp_path / "away")
     log.write_text("in the way")
+    with pytest.raises(ConfigError, match="the folder of path cannot be used"):
+        DeltaSink().alter_offsets(config(tmp_path), {PARTITION: 0})
     with pytest.raises(Retriable):
         made.put(rows(3, 3))
     log.unlink()

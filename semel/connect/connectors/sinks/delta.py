@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from semel.connect.api import Setting
-from semel.connect.connectors.sinks.buffered import BUFFERED, BufferedSinkTask, PartitionTarget
+from semel.connect.connectors.sinks.buffered import BUFFERED, BufferedSinkTask, PartitionTarget, refused
 from semel.connect.connectors.sinks.delta_rows import delta_rows
 from semel.connect.connectors.sinks.objects import S3, Objects, bucket_of
 from semel.connect.connectors.sinks.places import folder_of
@@ -59,8 +59,11 @@ class DeltaSink(SinkConnector):
 
     def alter_offsets(self, config: Mapping[str, Any], offsets: Mapping[TopicPartition, int | None]) -> bool:
         """Set the offsets in the tables, before the group's are changed."""
-        for partition, offset in offsets.items():
-            _Table(config, partition, "").set_offset(_NONE if offset is None else offset)
+        try:
+            for partition, offset in offsets.items():
+                _Table(config, partition, "").set_offset(_NONE if offset is None else offset)
+        except OSError as error:
+            raise refused(error) from error
         return True
 
 
