@@ -1,4 +1,5 @@
-"""``make connect-demo``: a file and a table of PostgreSQL flow into topics while everything is killed with SIGKILL.
+"""``make connect-demo``: a file and a table of PostgreSQL flow into topics while all is killed with SIGKILL. At its end
+(``lake``) a table flows by its log through Kafka to another table and to Parquet.
 
 The same kills meet a worker that writes exactly once and one that does not: its tasks at steps of a transaction, and
 the whole worker. An independent reader then counts what was lost and what was doubled.
@@ -6,13 +7,11 @@ the whole worker. An independent reader then counts what was lost and what was d
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,13 +19,13 @@ import psycopg
 from rich.console import Console
 from rich.table import Table
 
+from examples.demos.lake import Flow, flow
+from examples.demos.worker import command, end, kill, wait
 from semel.config import ClientConfig
 from semel.sandbox import Sandbox
-from semel.sandbox.processes import children
 from semel.steps import ConnectStep
-from semel.testing.crash import SPARK, Action, CrashPlan, CrashPoint
+from semel.testing.crash import Action, CrashPlan, CrashPoint
 from semel.testing.postgres import Postgres
-from semel.testing.program import Program
 from semel.testing.records import arrived, read
 from semel.testing.spark.spark_cluster import SparkCluster
 from semel.wire.api import topics
@@ -36,7 +35,7 @@ __all__ = ["Count", "main", "show"]
 
 LINES, ROWS = 200_000, 20_000
 _SPARK = SparkCluster("local[8,4]", workers=sys.executable)
-_PATIENCE_S, _POLL_S, _QUIET_S = 240.0, 0.3, 3.0
+_QUIET_S = 3.0
 _STRING = "org.apache.kafka.connect.storage.StringConverter"
 #: Tasks are killed here, in either mode; the worker dies when the first of them has struck.
 _STEPS = {
@@ -57,8 +56,8 @@ class Count:
     seconds: float
 
 
-def show(console: Console, lines: int = LINES, rows: int = ROWS) -> list[Count]:
-    """Run both, and count."""
+def show(console: Console, lines: int = LINES, rows: int = ROWS) -> tuple[list[Count], Flow]:
+    """Run both, and the flow into sinks, and count."""
     with (
         tempfile.TemporaryDirectory(prefix="semel-connect-demo-") as name,
         Sandbox.start(progress=True) as kafka,
@@ -70,7 +69,8 @@ def show(console: Console, lines: int = LINES, rows: int = ROWS) -> list[Count]:
         with psycopg.connect(f"host=127.0.0.1 port={postgres.port} user=postgres dbname=postgres") as connection:
             connection.execute("CREATE TABLE orders (id bigserial PRIMARY KEY, amount int)")
             connection.execute(f"INSERT INTO orders (amount) SELECT n % 97 FROM generate_series(1, {int(rows)}) n")
-        return [_run(console, mode, kafka, postgres, folder, lines, rows) for mode in _STEPS]
+        counts = [_run(console, mode, kafka, postgres, folder, lines, rows) for mode in _STEPS]
+        return counts, flow(console, kafka, folder)
 
 
 def _run(console: Console, mode: str, kafka: Sandbox, postgres: Postgres, folder: Path, lines: int, rows: int) -> Count:
@@ -78,22 +78,16 @@ def _run(console: Console, mode: str, kafka: Sandbox, postgres: Postgres, folder
     with Client(ClientConfig.parse({"bootstrap.servers": servers})) as client:
         for name in names:
             topics.create(client, name, partitions=1, replication=1, config={})
-    argv = [sys.executable, "-c", "from semel.cli import main; main()", "connect"]
-    argv += [str(path) for path in _properties(mode, servers, postgres, folder)]
+    argv = command(folder, _properties(mode, servers, postgres, folder))
     plan = CrashPlan(folder / f"plan-{mode}", *(CrashPoint(step, 6, Action.KILL) for step in _STEPS[mode]))
     began, wanted = time.monotonic(), lines + rows
     with _SPARK.driver(argv, plan) as worker:
-        _wait(worker, lambda: plan.struck(plan.points[0]))
+        wait(worker, lambda: plan.struck(plan.points[0]))
         console.print(f"{mode}: a task was killed at {_STEPS[mode][0].value}; now the whole worker")
-        for pid, command in children(worker.process.pid):
-            if SPARK in command:
-                os.kill(pid, signal.SIGKILL)
-        worker.process.kill()
-        worker.process.wait()
+        kill(worker)
     with _SPARK.driver(argv, plan) as worker:
-        _wait(worker, lambda: arrived(servers, *names) >= wanted and _quiet(servers, names))
-        worker.process.send_signal(signal.SIGINT)
-        worker.wait(60)
+        wait(worker, lambda: arrived(servers, *names) >= wanted and _quiet(servers, names))
+        end(worker)
     kills = 1 + sum(plan.struck(point) for point in plan.points)
     found = Counter(read(servers, names, {"value": "value"})["value"].to_pylist())
     expected = {f"line {number}" for number in range(lines)}
@@ -102,9 +96,9 @@ def _run(console: Console, mode: str, kafka: Sandbox, postgres: Postgres, folder
     return Count(mode, sum(found.values()), lost, sum(found.values()) - len(found), kills, time.monotonic() - began)
 
 
-def _properties(mode: str, servers: str, postgres: Postgres, folder: Path) -> list[Path]:
-    files: dict[str, Mapping[str, str]] = {
-        "worker": {
+def _properties(mode: str, servers: str, postgres: Postgres, folder: Path) -> dict[str, Mapping[str, str]]:
+    return {
+        f"{mode}-worker": {
             "bootstrap.servers": servers,
             "group.id": f"demo-{mode}",
             "offset.storage.topic": f"demo-{mode}-offsets",
@@ -112,13 +106,13 @@ def _properties(mode: str, servers: str, postgres: Postgres, folder: Path) -> li
             "value.converter": _STRING,
             "exactly.once.source.support": mode,
         },
-        "lines": {
+        f"{mode}-lines": {
             "name": "lines",
             "connector.class": "FileStreamSource",
             "file": str(folder / "lines.txt"),
             "topic": f"lines-{mode}",
         },
-        "orders": {
+        f"{mode}-orders": {
             "name": "orders",
             "connector.class": "SqlSource",
             "connection.url": postgres.url,
@@ -131,11 +125,6 @@ def _properties(mode: str, servers: str, postgres: Postgres, folder: Path) -> li
             "value.converter.schemas.enable": "false",
         },
     }
-    paths = []
-    for name, one in files.items():
-        paths.append(folder / f"{mode}-{name}.properties")
-        paths[-1].write_text("".join(f"{key}={value}\n" for key, value in one.items()))
-    return paths
 
 
 def _quiet(servers: str, names: Sequence[str]) -> bool:
@@ -145,26 +134,23 @@ def _quiet(servers: str, names: Sequence[str]) -> bool:
     return arrived(servers, *names) == before
 
 
-def _wait(worker: Program, condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + _PATIENCE_S
-    while not condition():
-        if worker.process.poll() is not None or time.monotonic() > end:
-            sys.exit(f"the worker did not get on. It says:\n{worker.tail()}")
-        time.sleep(_POLL_S)
-
-
 def main() -> None:
     """Show it, and end with status 1 unless it came out as promised."""
     console = Console()
-    counts = show(console)
+    counts, sinks = show(console)
     table = Table("exactly.once.source.support", "records read", "lost", "doubled", "kills", "seconds")
     for one in counts:
         table.add_row(
             one.mode, f"{one.records:,}", f"{one.lost:,}", f"{one.doubled:,}", str(one.kills), f"{one.seconds:.0f}"
         )
     console.print(table)
+    table = Table("PostgreSQL's log, Kafka, then", "promise", "rows read", "lost", "doubled")
+    for target in sinks.targets:
+        table.add_row(target.name, target.promise, f"{target.rows:,}", f"{target.lost:,}", f"{target.doubled:,}")
+    console.print(table)
+    console.print(f"the flow into sinks met {sinks.kills} kills in {sinks.seconds:.0f} s")
     exact, control = counts
-    if exact.lost or exact.doubled or control.lost or not control.doubled:
+    if exact.lost or exact.doubled or control.lost or not control.doubled or not sinks.as_promised():
         console.print("[red]That is not what should have come out.[/]")
         sys.exit(1)
 

@@ -69,6 +69,7 @@ _SINKS = {
         ),
         "semel.connect.connectors.sinks.sql.SqlSink",
     ),
+    "DeltaSink": "semel.connect.connectors.sinks.delta.DeltaSink",
     "FileSink": "semel.connect.connectors.sinks.files.FileSink",
 }
 _CONNECTORS = {**_SOURCES, **_SINKS}

@@ -1,7 +1,7 @@
 """Converters with a registry of schemas: Confluent's, by the names of their classes, with their options.
 
-A sink reads Avro by them. A source writes: a schema is registered, or found, before a record of it is converted. What
-the registry says is asked once for each topic and schema.
+A sink reads by them: each value names its schema. A source writes: a schema is registered, or found, before a record of
+it is converted. What the registry says is asked once for each topic and schema.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -24,8 +23,10 @@ from semel.serdes.avro.options import AvroOptions
 from semel.serdes.avro.reader import rewritten
 from semel.serdes.avro.writer import AvroWriter
 from semel.serdes.columns import whole
+from semel.serdes.json_schema.reader import JsonSchemaReader
 from semel.serdes.json_schema.schema import JsonSchemaOptions
 from semel.serdes.json_schema.writer import JsonSchemaWriter
+from semel.serdes.protobuf.reader import ProtobufReader
 from semel.serdes.protobuf.schema import ProtobufOptions
 from semel.serdes.protobuf.writer import ProtobufWriter
 from semel.serdes.registry.client import Registry, SchemaText
@@ -35,7 +36,6 @@ from semel.serdes.schemas.arrow import schema_of
 from semel.serdes.schemas.runs import Run, runs_of
 from semel.serdes.schemas.schema import Schema
 from semel.serdes.unfit import Mismatch, Unfit
-from semel.settings import not_yet
 from semel.settings.fields import read_fields, table_of
 
 __all__ = ["REGISTRY_CONVERTERS", "registry_converter"]
@@ -60,6 +60,13 @@ class SchemaWriter(Protocol):
         """Return the bytes of each value of a column."""
 
 
+class SchemaReader(Protocol):
+    """Reads values of one schema of the registry."""
+
+    def read(self, data: bytes) -> tuple[Schema | None, Any]:
+        """Return a value that is checked, and its schema. Raise :class:`Unfit` for bytes that are no such value."""
+
+
 @dataclass(frozen=True, slots=True)
 class Format:
     """A format of values: its converter, and what writes a schema with options."""
@@ -71,8 +78,8 @@ class Format:
     writer: Callable[[Schema | None, Any], SchemaWriter]
     #: Returns a value of the writer's schema as the registered one has it.
     rewrite: Callable[[bytes, Any, str, tuple[str, ...]], bytes]
-    #: What reads values of a schema and those that it names. None if the format is only written.
-    reader: Callable[[str, tuple[str, ...]], ConnectReader] | None = None
+    #: Makes what reads values of a schema, with the schemas that it names.
+    reader: Callable[[str, Mapping[str, str], Any], SchemaReader]
 
 
 def _rewritten(data: bytes, writer: AvroWriter, wanted: str, named: tuple[str, ...]) -> bytes:
@@ -84,15 +91,23 @@ def _as_it_is(data: bytes, _writer: object, _wanted: str, _named: tuple[str, ...
     return data
 
 
-_AVRO = Format("AvroConverter", "Avro", "AVRO", AvroOptions, AvroWriter, _rewritten, ConnectReader)
-_JSON_SCHEMA = Format("JsonSchemaConverter", "JSON Schema", "JSON", JsonSchemaOptions, JsonSchemaWriter, _as_it_is)
+def _avro_reader(text: str, named: Mapping[str, str], _: object) -> ConnectReader:
+    return ConnectReader(text, tuple(named.values()))
+
+
+_AVRO = Format("AvroConverter", "Avro", "AVRO", AvroOptions, AvroWriter, _rewritten, _avro_reader)
+_JSON_SCHEMA = Format(
+    "JsonSchemaConverter", "JSON Schema", "JSON", JsonSchemaOptions, JsonSchemaWriter, _as_it_is, JsonSchemaReader
+)
 
 
 def _refused(_data: bytes, _writer: object, _wanted: str, _named: tuple[str, ...]) -> bytes:
     raise Mismatch("has another schema than the registered one, and ProtobufConverter writes its own here")
 
 
-_PROTOBUF = Format("ProtobufConverter", "Protobuf", "PROTOBUF", ProtobufOptions, ProtobufWriter, _refused)
+_PROTOBUF = Format(
+    "ProtobufConverter", "Protobuf", "PROTOBUF", ProtobufOptions, ProtobufWriter, _refused, ProtobufReader
+)
 #: By Confluent's names, whole and short.
 REGISTRY_CONVERTERS: Mapping[str, Format] = MappingProxyType(
     {
@@ -114,19 +129,8 @@ def registry_converter(name: str, options: Mapping[str, str], setting: str) -> C
     settings = read_registry(options, prefix, own)
     chosen = made.options(**read_fields(made.options, options, prefix=prefix))
     parts = _Parts(made, settings, chosen, is_key=setting.startswith("key."))
-    if made.reader is None:
-        read: Callable[[Any, str, str], list[Run]] = partial(_reads_not_yet, made.converter)
-    else:
-        read = _Readers(made.kind, made.reader, parts.registry).read
-    return ConfiguredConverter(made.converter, made.form, parts.column, parts.value, read)
-
-
-def _reads_not_yet(converter: str, _column: Any, part: str, _topic: str) -> list[Run]:
-    raise not_yet(
-        f"reading by {converter} in a sink",
-        f"Use another {part}.converter, or read the topic by semel.streams, which has a serde for it.",
-        "The record was not put into the target.",
-    )
+    readers = _Readers(made.kind, made.reader, chosen, parts.registry)
+    return ConfiguredConverter(made.converter, made.form, parts.column, parts.value, readers.read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,10 +211,16 @@ class _Parts:
 class _Readers:
     """Reads keys, or values, of a sink's records: each names its schema."""
 
-    def __init__(self, kind: str, reader: Callable[[str, tuple[str, ...]], ConnectReader], registry: Registry) -> None:
-        self._kind, self._make, self._registry = kind, reader, registry
-        #: By the bytes before a value.
-        self._readers: dict[bytes, ConnectReader] = {}
+    def __init__(
+        self,
+        kind: str,
+        reader: Callable[[str, Mapping[str, str], Any], SchemaReader],
+        options: Any,
+        registry: Registry,
+    ) -> None:
+        self._kind, self._make, self._options, self._registry = kind, reader, options, registry
+        #: By the bytes before a value. A refusal is kept: many records may have the schema.
+        self._readers: dict[bytes, SchemaReader | Unfit] = {}
 
     def read(self, column: Any, part: str, _: str) -> list[Run]:
         """Return columns of values, and null for a tombstone. Raise :class:`Unfit` for what is no such value."""
@@ -219,11 +229,19 @@ class _Readers:
     def _value(self, data: bytes) -> tuple[Schema | None, Any]:
         reader = self._readers.get(data[:HEADER_SIZE])
         if reader is None:
-            reader = self._readers[data[:HEADER_SIZE]] = self._reader(schema_id(data))
-        return reader.schema, reader.value(data[HEADER_SIZE:])
+            number = schema_id(data)
+            try:
+                reader = self._reader(number)
+            except Unfit as refused:
+                reader = refused
+            self._readers[data[:HEADER_SIZE]] = reader
+        if isinstance(reader, Unfit):
+            raise Unfit(*reader.args)
+        return reader.read(data[HEADER_SIZE:])
 
-    def _reader(self, number: int) -> ConnectReader:
+    def _reader(self, number: int) -> SchemaReader:
         text = self._registry.text(number)
         if text.kind != self._kind:
             raise Unfit(f"its schema {number} is of the kind {text.kind}, and not {self._kind}")
-        return self._make(text.text, tuple(one.text for one in self._registry.referenced(text.references).values()))
+        named = {name: one.text for name, one in self._registry.referenced(text.references).items()}
+        return self._make(text.text, named, self._options)

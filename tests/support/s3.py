@@ -51,6 +51,10 @@ class ObjectStore:
             **{f"spark.hadoop.fs.s3a.{name}": value for name, value in s3a.items()},
         }
 
+    def keys(self) -> dict[str, str]:
+        """Return the login, by the names of a sink's settings."""
+        return {"s3.region": _REGION, "aws.access.key.id": _KEY, "aws.secret.access.key": _SECRET}
+
     def environment(self) -> dict[str, str]:
         """Return what the driver's Python needs to reach it: pyarrow reads Amazon's variables."""
         return {

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
-import pyarrow as pa
-
 from semel.connect.transforms.base import Transform, refused
 from semel.connect.transforms.record import Data, Record
 from semel.errors import ConfigError
@@ -29,7 +27,7 @@ class _Added(NamedTuple):
 
 
 class ExtractNewRecordState(Transform):
-    """Replaces an envelope by its row. Other records pass as they are."""
+    """Replaces an envelope by its row, one by one: a delete among updates is a null. Other records pass as they are."""
 
     package: ClassVar[str] = "io.debezium.transforms."
     sided: ClassVar[bool] = False
@@ -49,13 +47,6 @@ class ExtractNewRecordState(Transform):
         self._fields = [_added(text, options["add.fields.prefix"]) for text in options["add.fields"]]
         self._headers = [_added(text, options["add.headers.prefix"]) for text in options["add.headers"]]
         self._schemas: dict[tuple[Schema, Schema], Schema] = {}
-
-    def apply(self, topic: str, table: pa.Table) -> tuple[str, pa.Table]:
-        """Return the table: envelopes come as records. Raises :class:`ConfigError` for one that has them."""
-        kind = table.schema.field("value").type if "value" in table.schema.names else pa.null()
-        if pa.types.is_struct(kind) and {"before", "after", "op"} <= {one.name for one in kind}:
-            raise refused(self.name, "it takes envelopes one by one, and this source gives tables")
-        return topic, table
 
     def change(self, record: Record) -> Record | None:
         """Return the record with the row as its value; None if it is left out."""

@@ -54,6 +54,10 @@ class ConnectReader:
         if _full_name(root) != _ANYTHING:
             self.schema, self._of = _Builder(types).build(root)
 
+    def read(self, data: bytes) -> tuple[Schema | None, Any]:
+        """Return the schema, and a value as :meth:`value` does."""
+        return self.schema, self.value(data)
+
     def value(self, data: bytes) -> Any:
         """Return a value, checked by the schema. Raise :class:`Unfit` for bytes that the schema did not write."""
         datum = self._reader.value(data)

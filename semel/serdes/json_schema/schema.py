@@ -15,10 +15,12 @@ from semel.serdes.schemas.schema import DECIMAL, Schema, Type
 from semel.serdes.unfit import Mismatch
 from semel.settings.fields import setting
 
-__all__ = ["JsonSchemaOptions", "json_schema"]
+__all__ = ["ENUM", "JsonSchemaOptions", "json_schema"]
 
 _NAMESPACE = "io.confluent.connect.json"
-_ENUM, _ID = f"{_NAMESPACE}.Enum", f"{_NAMESPACE}.Id"
+#: The parameter that has the texts of an enumeration.
+ENUM = f"{_NAMESPACE}.Enum"
+_ID = f"{_NAMESPACE}.Id"
 _UNION = f"{_NAMESPACE}.OneOf"
 _NUMBERS = {
     **dict.fromkeys((Type.INT8, Type.INT16, Type.INT32, Type.INT64), "integer"),
@@ -33,6 +35,8 @@ class JsonSchemaOptions:
     decimals: str = setting(str, "BASE64", name="decimal.format", one_of=("BASE64", "NUMERIC"))
     more_properties: bool = setting(bool, True, name="object.additional.properties")
     null_stays: bool = setting(bool, False, name="ignore.default.for.nullables")
+    #: Of a sink: a field that is not required may be missing.
+    optional_unless_required: bool = setting(bool, False, name="use.optional.for.nonrequired")
 
     @property
     def form(self) -> JsonForm:
@@ -44,6 +48,8 @@ def json_schema(schema: Schema | None, options: JsonSchemaOptions) -> Any:
     """Return the JSON Schema. Raise :class:`Mismatch` for a schema that it cannot say."""
     if schema is None:
         raise Mismatch("has no schema, and JsonSchemaConverter registers one")
+    if options.optional_unless_required:
+        raise Mismatch("is written with use.optional.for.nonrequired=true, which only sinks have here")
     return _schema(schema, options, None)
 
 
@@ -65,7 +71,7 @@ def _typed(schema: Schema, options: JsonSchemaOptions) -> dict[str, Any]:
         case Type.BOOLEAN:
             return {"type": "boolean"}
         case Type.STRING:
-            symbols = [one.removeprefix(f"{_ENUM}.") for one in schema.parameters or {} if one.startswith(f"{_ENUM}.")]
+            symbols = [one.removeprefix(f"{ENUM}.") for one in schema.parameters or {} if one.startswith(f"{ENUM}.")]
             return {"enum": symbols} if symbols else {"type": "string"}
         case Type.BYTES:
             number = schema.logical == DECIMAL and options.form.numeric

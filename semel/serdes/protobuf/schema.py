@@ -14,11 +14,22 @@ from semel.serdes.schemas.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema, 
 from semel.serdes.unfit import Mismatch
 from semel.settings.fields import setting
 
-__all__ = ["MessageField", "MessageType", "ProtobufOptions", "protobuf_message"]
+__all__ = [
+    "ENUM",
+    "KNOWN_TYPES",
+    "TAG",
+    "TYPE",
+    "UNION",
+    "WRAPPERS",
+    "MessageField",
+    "MessageType",
+    "ProtobufOptions",
+    "protobuf_message",
+]
 
 _NAMESPACE = "io.confluent.connect.protobuf"
-_TAG, _TYPE = f"{_NAMESPACE}.Tag", f"{_NAMESPACE}.Type"
-_ENUM, _UNION = f"{_NAMESPACE}.Enum", f"{_NAMESPACE}.Union"
+TAG, TYPE = f"{_NAMESPACE}.Tag", f"{_NAMESPACE}.Type"
+ENUM, UNION = f"{_NAMESPACE}.Enum", f"{_NAMESPACE}.Union"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SCALARS = {
     Type.INT8: "int32",
@@ -31,8 +42,8 @@ _SCALARS = {
     Type.STRING: "string",
     Type.BYTES: "bytes",
 }
-_WRAPPERS = {kind: f"google.protobuf.{one[0].upper()}{one[1:]}Value" for kind, one in _SCALARS.items()}
-_LOGICAL = {
+WRAPPERS = {kind: f"google.protobuf.{one[0].upper()}{one[1:]}Value" for kind, one in _SCALARS.items()}
+KNOWN_TYPES = {
     DECIMAL: "confluent.type.Decimal",
     DATE: "google.type.Date",
     TIME: "google.type.TimeOfDay",
@@ -112,7 +123,7 @@ class _Messages:
         made = MessageType(name)
         number = 1
         for one in schema.fields:
-            tag = (one.schema.parameters or {}).get(_TAG)
+            tag = (one.schema.parameters or {}).get(TAG)
             place, number = (int(tag), number) if tag is not None else (number, number + 1)
             made.fields.append(self._field(made, self._checked(one.name), place, one.schema))
         if len({one.name for one in made.fields}) < len(made.fields):
@@ -148,20 +159,20 @@ class _Messages:
     ) -> tuple[str | MessageType, dict[str, str]]:
         """Return the type of a field, and what is said beside it."""
         parameters = schema.parameters or {}
-        if any(one.startswith((_ENUM, _UNION)) for one in (*parameters, schema.name or "")):
+        if any(one.startswith((ENUM, UNION)) for one in (*parameters, schema.name or "")):
             raise Mismatch(f"has a choice or an enumeration in its field {name:.60}, which is not written here")
         if schema.logical is not None:
             params = {"scale": str(schema.scale)} if schema.logical == DECIMAL else {}
             if "connect.decimal.precision" in parameters and params:
                 params = {"precision": parameters["connect.decimal.precision"], **params}
-            return _LOGICAL[schema.logical], params
+            return KNOWN_TYPES[schema.logical], params
         if schema.type is Type.STRUCT:
             message = self._name(schema).rpartition(".")[2]
             return self._inner(around, f"{message}Message" if message == name else message, schema), {}
         params = {"connect.type": str(schema.type)} if schema.type in (Type.INT8, Type.INT16) else {}
         if self._options.wrapped and schema.optional and alone:
-            return _WRAPPERS[schema.type], params
-        return parameters.get(_TYPE, _SCALARS[schema.type]), params
+            return WRAPPERS[schema.type], params
+        return parameters.get(TYPE, _SCALARS[schema.type]), params
 
     def _inner(self, around: MessageType, name: str, schema: Schema) -> MessageType:
         """Return the message of a struct, defined in the one around it. A name stands for one struct there."""

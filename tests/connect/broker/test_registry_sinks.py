@@ -1,4 +1,4 @@
-"""Values of Avro, as Confluent's own serializer writes them, in a sink."""
+"""Values of a registry in a sink: Avro as Confluent's own serializer writes it, JSON Schema and Protobuf."""
 
 from __future__ import annotations
 
@@ -15,8 +15,12 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from pyspark.sql import SparkSession
 
+from semel.connect import Schema
+from semel.connect.registry_converters import registry_converter
 from semel.processes.supervisor import State
 from semel.sandbox import Sandbox
+from semel.serdes.schemas.struct import checked
+from semel.testing.records import arrived
 from tests.connect.support.place import Place
 from tests.support import topics
 from tests.support.other_client import produce
@@ -86,3 +90,44 @@ def test_avro_becomes_rows(spark: SparkSession, kafka: Sandbox, registry: Regist
     assert "does not begin with a zero and the id of a schema" in failed.reason
     kept = ("é", 1.5, "2026-02-03", "2026-02-03 04:05:06.789000", "BLUE")
     assert rows() == [(0, *kept, None), (1, None, *kept[1:], 7), (2, *kept, None)]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("kind", ["json.JsonSchemaConverter", "protobuf.ProtobufConverter"])
+def test_other_formats_become_rows(
+    spark: SparkSession, kafka: Sandbox, registry: Registry, tmp_path: Path, kind: str
+) -> None:
+    """A dead letter among them: its schema is not there."""
+    place, file = Place(spark, kafka.bootstrap_servers, tmp_path), tmp_path / "target.db"
+    topic, letters = (topics.create(place.servers, f"{name}-of-{place.name}") for name in ("rows", "letters"))
+    parts = {"id": Schema.int64(), "name": Schema.string(optional=True)}
+    parts |= {"price": Schema.decimal(2), "day": Schema.date()}
+    schema = Schema.struct(parts, name="shop.Order")
+    converter = f"io.confluent.connect.{kind}"
+    made = registry_converter(converter, {"schema.registry.url": registry.url}, "value.converter")
+    given = [{name: one for name, one in {"id": n, **ROW}.items() if name in parts} for n in range(3)]
+    values = [made.value(schema, checked(schema, one), "value", topic) for one in given]
+    sink = {
+        "name": place.name,
+        "connector.class": "SqlSink",
+        "topics": topic,
+        "connection.url": f"sqlite:///{file}",
+        "auto.create": "true",
+        "value.converter": converter,
+        "value.converter.schema.registry.url": registry.url,
+        "errors.tolerance": "all",
+        "errors.deadletterqueue.topic.name": letters,
+    }
+
+    def rows() -> list[Any]:
+        with sqlite3.connect(file) as connection:
+            try:
+                return connection.execute(f'SELECT id, name, price, day FROM "{topic}" ORDER BY id').fetchall()
+            except sqlite3.OperationalError:
+                return []
+
+    produce(place.servers, topic, [{"value": one} for one in (values[0], b"no value", *values[1:])])
+    with place.running(sink) as running:
+        wait_for(lambda: len(rows()) == 3, lambda: f"{rows()} {running.states}")
+    assert rows() == [(n, "é", 1.5, "2026-02-03") for n in range(3)]
+    assert arrived(place.servers, letters) == 1

@@ -5,18 +5,14 @@ Each record is one row of PostgreSQL, or one line of a file. No key hides a seco
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from semel.connect import SinkBatch, SinkContext, SinkTask
@@ -31,12 +27,11 @@ from semel.testing.program import Program
 from semel.testing.spark.spark_cluster import SparkCluster
 from tests.connect.support.lines import SEMEL, STRING
 from tests.connect.support.rest import Rest
-from tests.support import topics
-from tests.support.other_client import produce
+from tests.connect.support.sink_targets import Lines, Objects, Records, Rows, Tables
+from tests.support.s3 import object_store
 from tests.support.waiting import wait_for
 
 LOCAL = SparkCluster("local[4,4]")
-SCHEMA = {"type": "struct", "optional": False, "fields": [{"field": "n", "type": "int32", "optional": False}]}
 #: A driver is killed while one task has sent rows, and another has committed them.
 HELD = [CrashPoint(SinkTaskStep.ROWS_SENT, 3, Action.HANG), CrashPoint(SinkTaskStep.TARGET_COMMITTED, 4, Action.HANG)]
 SAMPLE = [CrashPoint(SinkTaskStep.TARGET_COMMITTED, 8), CrashPoint(SinkTaskStep.ROWS_SENT, 16)]
@@ -52,8 +47,9 @@ EACH = [
     *(CrashPoint(step, 10 + 4 * number) for number, step in enumerate(SinkTaskStep) if step not in RARE),
     CrashPoint(SinkTaskStep.PARTITIONS_CLOSED),
 ]
+#: Without the last one: whether partitions are closed depends on which tasks live while others come.
+IN_TASKS = EACH[:-1]
 HELD_BEFORE_PUT = CrashPoint(SinkTaskStep.RECORDS_READ, 30, Action.HANG)
-_numbers = count(1)
 
 
 class Careless(SqlSink):
@@ -80,84 +76,6 @@ class CarelessTask(SqlSinkTask):
         if self._puts == 3 and not once.exists():
             once.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-
-
-class Records:
-    """A sink of two tasks, its topic of three partitions, and what is in its target."""
-
-    def __init__(self, servers: str, **target: str) -> None:
-        self.name, self.count, self._servers = f"sink-kills-{next(_numbers)}", 0, servers
-        topics.create(servers, self.name, 3)
-        self.properties = {
-            "name": self.name,
-            "topics": self.name,
-            "tasks.max": "2",
-            "value.converter": "org.apache.kafka.connect.json.JsonConverter",
-            "consumer.override.max.poll.records": "20",
-            "consumer.override.session.timeout.ms": "6000",
-            "consumer.override.max.poll.interval.ms": "8000",  # a task that is held does not hold up the group
-            **target,
-        }
-        self.produce(300)
-
-    def produce(self, count: int) -> None:
-        """Write more records."""
-        numbers = range(self.count, self.count + count)
-        self.count += count
-        values = ({"value": json.dumps({"schema": SCHEMA, "payload": {"n": n}}), "partition": n % 3} for n in numbers)
-        produce(self._servers, self.name, values)
-
-    def keep_coming(self) -> None:
-        """Write more records once all are written: a look at them costs more, the more there are."""
-        if len(self.written()) == self.count:
-            self.produce(90)
-
-    def written(self) -> Counter[int]:
-        """Return how often each record is in the target."""
-        raise NotImplementedError
-
-    def wait_all(self, what: Callable[[], str]) -> None:
-        """Wait until each record is there."""
-        wait_for(lambda: len(self.written()) == self.count, what)
-
-    def check_exact(self) -> None:
-        assert self.written() == Counter(range(self.count))
-
-
-class Rows(Records):
-    """Rows of a table."""
-
-    def __init__(self, servers: str, postgres: Postgres, **more: str) -> None:
-        self._postgres = postgres
-        target = {
-            "connector.class": "io.confluent.connect.jdbc.JdbcSinkConnector",
-            "connection.url": f"jdbc:postgresql://127.0.0.1:{postgres.port}/postgres",
-            "connection.user": "postgres",
-            "auto.create": "true",
-            "retry.backoff.ms": "200",
-            "max.retries": "1000",
-        }
-        super().__init__(servers, **{**target, **more})
-
-    def written(self) -> Counter[int]:
-        try:
-            with psycopg.connect(self._postgres.url.replace("+psycopg", "")) as connection:
-                return Counter(n for (n,) in connection.execute(f'SELECT n FROM "{self.name}"').fetchall())
-        except (psycopg.errors.UndefinedTable, psycopg.OperationalError):
-            return Counter()
-
-
-class Lines(Records):
-    """Lines of files. Each has ten records, which come in three or more batches: all that is produced fills files."""
-
-    def __init__(self, servers: str, folder: Path, **more: str) -> None:
-        self._folder = folder
-        files = {"connector.class": "FileSink", "path": str(folder), "flush.size": "10"}
-        super().__init__(servers, **{**files, "consumer.override.max.poll.records": "4", **more})
-
-    def written(self) -> Counter[int]:
-        texts = (one.read_text() for one in self._folder.glob("topics/*/*/[!.]*.json"))
-        return Counter(json.loads(line)["n"] for text in texts for line in text.splitlines())
 
 
 @pytest.fixture(scope="module")
@@ -252,12 +170,10 @@ def test_drivers_and_each_step(kafka: Sandbox, postgres: Postgres, tmp_path: Pat
     rows.check_exact()
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("ends", [{}, {"flush.size": "100000", "rotate.schedule.interval.ms": "50"}])
-def test_files_at_each_step(kafka: Sandbox, tmp_path: Path, ends: dict[str, str]) -> None:
-    """Before the kills, one task is held before it renames a file, until another has written its records."""
-    servers, held = kafka.bootstrap_servers, CrashPoint(SinkTaskStep.ROWS_SENT, 7, Action.HANG)
-    lines, plan = Lines(servers, tmp_path / "files", **ends), CrashPlan(tmp_path, held, *EACH)
+def kill_at_each_step(servers: str, lines: Lines, folder: Path, points: Sequence[CrashPoint] = EACH) -> None:
+    """Before the kills, one task is held before its file appears, until another has written its records."""
+    held = CrashPoint(SinkTaskStep.ROWS_SENT, 7, Action.HANG)
+    plan = CrashPlan(folder, held, *points)
     with running(servers, plan, lines) as driver:
         wait_for(lambda: plan.struck(held), driver.tail)
         wait_for(lambda: len(lines.written()) == 300, driver.tail)
@@ -265,6 +181,26 @@ def test_files_at_each_step(kafka: Sandbox, tmp_path: Path, ends: dict[str, str]
         wait_struck(plan, driver, lines)
         lines.wait_all(driver.tail)
     lines.check_exact()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("ends", [{}, {"flush.size": "100000", "rotate.schedule.interval.ms": "50"}])
+def test_files_at_each_step(kafka: Sandbox, tmp_path: Path, ends: dict[str, str]) -> None:
+    lines = Lines(kafka.bootstrap_servers, tmp_path / "files", **ends)
+    kill_at_each_step(kafka.bootstrap_servers, lines, tmp_path)
+
+
+@pytest.mark.exhaustive
+def test_delta_at_each_step(kafka: Sandbox, tmp_path: Path) -> None:
+    tables = Tables(kafka.bootstrap_servers, tmp_path / "tables")
+    kill_at_each_step(kafka.bootstrap_servers, tables, tmp_path, IN_TASKS)
+
+
+@pytest.mark.exhaustive
+def test_objects_at_each_step(kafka: Sandbox, tmp_path: Path) -> None:
+    with object_store(tmp_path) as store:
+        lines = Objects(kafka.bootstrap_servers, store)
+        kill_at_each_step(kafka.bootstrap_servers, lines, tmp_path, IN_TASKS)
 
 
 @pytest.mark.exhaustive

@@ -321,7 +321,7 @@ def test_what_was_not_renamed_is_removed(tmp_path: Path) -> None:
     assert len(list((tmp_path / FOLDER).iterdir())) == 1
 
 
-@pytest.mark.parametrize("path", ["relative/path", "s3://bucket/path", "file://host/path"])
+@pytest.mark.parametrize("path", ["relative/path", "s3:///path", "gs://bucket/path", "file://host/path"])
 def test_a_path_of_another_system(path: str) -> None:
     with pytest.raises(ConfigError, match="is no folder that this sink writes to"):
         FileSink().tasks(config(path), 1)

@@ -13,7 +13,7 @@ from semel.errors import ConfigError
 from semel.serdes.columns import is_json, whole
 from semel.serdes.json import write_json
 
-__all__ = ["FORMATS", "FileFormat"]
+__all__ = ["FORMATS", "FileFormat", "fields_of"]
 
 _CSV = (
     pa.types.is_integer,
@@ -45,7 +45,7 @@ def _json_lines(column: Any, field: pa.Field, _: str) -> bytes:
 def _csv(column: Any, field: pa.Field, _: str) -> bytes:
     from pyarrow import csv
 
-    table = _fields(column, field)
+    table = fields_of(column, field)
     for number, one in enumerate(table.schema):
         if pa.types.is_decimal(one.type):
             table = table.set_column(number, one.name, table[number].cast(pa.string()))
@@ -60,11 +60,11 @@ def _parquet(column: Any, field: pa.Field, codec: str) -> bytes:
     from pyarrow import parquet
 
     out = pa.BufferOutputStream()
-    parquet.write_table(_fields(column, field), out, compression=codec)
+    parquet.write_table(fields_of(column, field), out, compression=codec)
     return bytes(out.getvalue())
 
 
-def _fields(column: Any, field: pa.Field) -> pa.Table:
+def fields_of(column: Any, field: pa.Field) -> pa.Table:
     """Return the fields of structs as columns."""
     if not pa.types.is_struct(field.type) or not field.type.num_fields:
         raise _bad("the value of a record has no fields", "Use a converter that reads schemas, or JsonFormat.")
