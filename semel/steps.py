@@ -235,9 +235,13 @@ class SessionStep(Step):
 
 
 class StreamsStep(Step):
-    """Steps of a worker of streams: around the steps of its session. ``STORED`` has what the commit before it said."""
+    """Steps of a worker of streams: around the steps of its session. ``STORED`` has what the commit before it said.
+    ``RESTORING`` and ``COPIED`` are of another thread: a store has taken records, a standby's store is at the end.
+    """
 
     OPENED = "opened"
+    RESTORING = "restoring"
+    COPIED = "copied"
     RESTORED = "restored"
     PROCESSED = "processed"
     CHANGELOG_SENT = "changelog_sent"

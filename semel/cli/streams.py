@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -27,6 +28,7 @@ from semel.cli.processes import (
 )
 from semel.extras import needs_extras
 from semel.streams.metrics import StreamsCollector
+from semel.streams.worker.processes import Workers, check, stop_with_parent, take_place
 from semel.wire.client import Client
 
 __all__ = ["app"]
@@ -50,11 +52,12 @@ def run(
     conf: Conf = None,
     py_files: PyFiles = None,
     metrics_port: MetricsPort = None,
+    number: Annotated[int | None, typer.Option("--number", hidden=True)] = None,
 ) -> None:
-    """Run one worker of the application until SIGTERM or Ctrl-C.
+    """Run one worker of the application until SIGTERM or Ctrl-C, or as many as its num.stream.threads says.
 
-    Start the command several times to share the work. With `--tasks`, Spark executors run the workers, and a worker
-    that dies is restarted. After a restart, a worker resumes at the last commit.
+    Start the command several times to share the work. With `--tasks`, Spark executors run the workers. A worker that
+    is killed is restarted there, and also with num.stream.threads. After a restart, it resumes at the last commit.
 
     The status is 0 if you stopped it, and 1 after an error.
     """
@@ -68,6 +71,16 @@ def run(
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     logging.getLogger("semel").setLevel(logging.INFO)
     streams_app = _load(file)
+    threads = streams_app.settings.num_stream_threads
+    if number is not None:
+        take_place(streams_app, number)
+        stop_with_parent(streams_app)
+    elif threads > 1:
+        if metrics_port is not None:
+            raise typer.BadParameter("it is for one worker: set num.stream.threads to 1", param_hint="--metrics-port")
+        check(streams_app)
+        _run_processes(file, threads)
+        return
     on_stop_signal(streams_app.stop, "what is done is committed, then it stops")
     log.info("application %r runs", streams_app.application_id)
     collector = partial(
@@ -77,6 +90,14 @@ def run(
         streams_app.run()
 
 
+def _run_processes(file: Path, threads: int) -> None:
+    """Run this command again, for each worker."""
+    program = [sys.executable, "-c", "from semel.cli import main; main()", "streams", "run", str(file), "--number"]
+    workers = Workers(lambda number: [*program, str(number)], threads)
+    if not workers.run(until_asked_to_end(note="all workers commit what is done, then they stop")):
+        raise typer.Exit(1)
+
+
 def _run_on_executors(
     file: Path, tasks: int, master: str | None, settings: dict[str, str], py_files: str | None
 ) -> None:
@@ -84,11 +105,13 @@ def _run_on_executors(
 
     with needs_extras("--tasks", "spark,connect,streams"):
         from semel.processes.launcher import Launcher, session_of_processes
-        from semel.streams.worker.executors import Executors, check
+        from semel.streams.worker.executors import Executors
     console = Console(soft_wrap=True)
     files, _ = python_files(py_files)
     read = AppFile.read(file)
     streams_app = read.load()
+    if streams_app.settings.num_stream_threads > 1:
+        raise typer.BadParameter("it says how many workers run: set num.stream.threads to 1", param_hint="--tasks")
     check(streams_app)
     console.print(f"application {streams_app.application_id}: {tasks} workers; starting Spark")
     launcher = Launcher(session_of_processes(f"semel streams {streams_app.application_id}", master, settings, files))
@@ -155,7 +178,7 @@ def reset(file: File, yes: Annotated[bool, typer.Option("--yes", help="Do not as
         planned = plan_reset(client, streams_app)
         console = Console(soft_wrap=True)
         console.print(f"{planned.application_id}: the group's offsets are deleted")
-        for name in (*planned.topics, *([str(planned.folder)] if planned.folder else [])):
+        for name in (*planned.topics, *map(str, planned.folders)):
             console.print(f"{name} is deleted")
         confirm(console, "Begin again?", "Nothing was deleted.", yes=yes)
         carry_out(client, planned)

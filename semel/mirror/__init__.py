@@ -23,5 +23,6 @@ A round of a flow is one transaction on the target cluster::
 - ``adoption``: a flow that another program has copied until now is taken over.
 - ``offsets``: offsets of one cluster as offsets of the other; groups that follow.
 - ``background``: heartbeats, access rights of topics: in threads of their own. ``formats``: MirrorMaker 2's bytes.
-- ``status``, ``metrics``: how far it has come.
+- ``operation``: what an operator wants: paused, stopped, positions that are set. ``rest``: the same by REST.
+- ``status``, ``meter``, ``metrics``: how far it has come.
 """

@@ -17,8 +17,9 @@ batches of one record would cost a request each. Where a run does not fit, its b
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 
 import numpy as np
@@ -63,13 +64,16 @@ class Times:
     """The milliseconds of some records, by their batches: of the first record of each, and the latest.
 
     ``total`` adds up the middle between these two for each of the ``count`` records. Batches without a time are left
-    out.
+    out. The ages are those at the moment when the batches were read.
     """
 
     oldest: int = LATEST
     newest: int = -1
     total: int = 0
     count: int = 0
+    least_age: int = field(default=LATEST, compare=False)
+    most_age: int = field(default=-1, compare=False)
+    total_age: int = field(default=0, compare=False)
 
     @classmethod
     def of(cls, pieces: Sequence[Piece]) -> Times:
@@ -78,12 +82,11 @@ class Times:
         known = [(first, last, count) for first, last, count in found if 0 <= first <= last]
         if not known:
             return cls()
-        return cls(
-            min(first for first, _, _ in known),
-            max(last for _, last, _ in known),
-            sum((first + last) // 2 * count for first, last, count in known),
-            sum(count for _, _, count in known),
-        )
+        oldest, newest = min(first for first, _, _ in known), max(last for _, last, _ in known)
+        total = sum((first + last) // 2 * count for first, last, count in known)
+        count, now = sum(count for _, _, count in known), time.time_ns() // 1_000_000
+        ages = (max(now - newest, 0), max(now - oldest, 0), max(now * count - total, 0))
+        return cls(oldest, newest, total, count, *ages)
 
     def __add__(self, other: Times) -> Times:
         return Times(
@@ -91,6 +94,9 @@ class Times:
             max(self.newest, other.newest),
             self.total + other.total,
             self.count + other.count,
+            min(self.least_age, other.least_age),
+            max(self.most_age, other.most_age),
+            self.total_age + other.total_age,
         )
 
 

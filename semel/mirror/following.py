@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -48,6 +48,8 @@ class TopicFollower:
         self._producer = producer
         self.topics: dict[str, MirroredTopic] = {}
         self.stops = Stops({})
+        #: Source topics that an operator has paused alone.
+        self.paused: frozenset[str] = frozenset()
         #: Something failed since: topics may be gone, or created again, and metadata would show that minutes later.
         self.doubtful = False
         self._left: frozenset[str] = frozenset()
@@ -77,6 +79,14 @@ class TopicFollower:
             for name, topic in self.topics.items()
             for index in range(topic.partitions)
         }
+
+    def copies(self, partition: TopicPartition) -> bool:
+        """Return whether a partition is copied now: it is neither stopped nor paused."""
+        return not self.stops.has(partition) and partition[0] not in self.paused
+
+    def next_trial(self, there: Iterable[TopicPartition]) -> TopicPartition | None:
+        """Return a stopped partition that is to be tried again, among those that can be read now."""
+        return self.stops.next_trial(partition for partition in there if partition[0] not in self.paused)
 
     def resume(self) -> None:
         """Take from the progress what is stopped. All of it is tried again."""

@@ -56,7 +56,8 @@ class Positions:
     """The positions of a flow. ``ids`` are of source topics; ``targets`` has name and id of each one's target topic.
 
     ``stopped`` has the partitions and whole topics that are not copied, ``stopped_groups`` the groups that do not
-    follow. Topics that have ``left`` were deleted on the source when all of them was copied.
+    follow. Topics that have ``left`` were deleted on the source when all of them was copied. ``set_by`` is the command
+    that has set these positions; the next round's are its own again.
     """
 
     cluster: str
@@ -68,6 +69,7 @@ class Positions:
     stopped: Mapping[TopicPartition, Stop] = field(default_factory=dict)
     stopped_groups: Mapping[str, Stop] = field(default_factory=dict)
     left: frozenset[str] = frozenset()
+    set_by: str = ""
 
     @classmethod
     def begin(cls, cluster: str, policy: ReplicationPolicy) -> Positions:
@@ -104,7 +106,8 @@ class Positions:
             groups = {group: _stop(row) for group, row in extra.get("groups", {}).items()}
             left = frozenset(of_kind(str, topic) for topic in extra.get("left", []))
             known = {topic: targets[topic] for topic in ids}
-            return cls(source.cluster, policy, ids, known, at, number, stopped, groups, left)
+            set_by = of_kind(str, extra.get("set_by", ""))
+            return cls(source.cluster, policy, ids, known, at, number, stopped, groups, left, set_by)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataLoss(
                 f"the progress of {where} is not that of a mirror ({error!r:.200}). Nothing was copied."
@@ -131,6 +134,7 @@ class Positions:
         extra |= {"stopped": stopped} if stopped else {}
         extra |= {"groups": dict(_rows(self.stopped_groups))} if self.stopped_groups else {}
         extra |= {"left": sorted(self.left)} if self.left else {}
+        extra |= {"set_by": self.set_by} if self.set_by else {}
         topics = {topic: TopicEnd(self.ids[topic], rows) for topic, rows in offsets.items()}
         return Progress(batch=self.round, sources=(KafkaSource(self.cluster, topics),), extra={_EXTRA: extra})
 
@@ -142,7 +146,7 @@ class Positions:
             p: at if at.target >= 0 or p not in self.at else replace(at, target=self.at[p].target)
             for p, at in ends.items()
         }
-        return replace(self, at={**self.at, **kept}, round=self.round + 1)
+        return replace(self, at={**self.at, **kept}, round=self.round + 1, set_by="")
 
     def begun(
         self,

@@ -84,7 +84,7 @@ def resolve(source: Client, target: Client, config: FlowConfig, topic: str, *, r
         with producer.transaction() as txn:
             if offsets:
                 txn.send_offsets(offsets, id)
-            txn.commit(positions.progress())
+            txn.commit(replace(positions, set_by="resolve").progress())
         producer.wait_visible()
     return found
 

@@ -19,7 +19,7 @@ from semel.mirror.driver_copy import StandingFetch, fetched
 from semel.mirror.following import TopicFollower
 from semel.mirror.group_view import GroupView
 from semel.mirror.losses import advice
-from semel.mirror.metrics import FlowMeter
+from semel.mirror.meter import FlowMeter
 from semel.mirror.offsets.segment_topic import SegmentTopic
 from semel.mirror.plan import Assignment, Ends, plan, reader_of, shared_out, stable_ends
 from semel.mirror.round import Copier, Done, Round, commit
@@ -33,6 +33,8 @@ __all__ = ["Rounds"]
 
 #: How long nothing is asked when nothing was new.
 _IDLE_S = 0.2
+#: How often a paused flow looks where the source ends.
+_RESTING_S = 0.5
 #: So often at most rounds follow each other that only move the position past aborted rows and markers.
 _EMPTY_S = 1.0
 #: So many offsets are looked at here for records.
@@ -89,6 +91,13 @@ class Rounds:
                 stop.wait(_IDLE_S)
         return moved
 
+    def rest(self, stop: threading.Event) -> None:
+        """Copy nothing for a moment, and see what comes meanwhile."""
+        self.stop_waiting()
+        self._see({partition: row.offset for partition, row in self.ends().items()})
+        self.write_group()
+        stop.wait(_RESTING_S)
+
     def stop_waiting(self) -> None:
         """Take the Fetch back that waits at the source."""
         if self._fetch is not None:
@@ -99,15 +108,16 @@ class Rounds:
 
     def _active(self) -> dict[TopicPartition, TopicPartition]:
         """Return the partitions that are copied now, each with its target."""
-        at, stops = self._followed.positions.at, self._followed.stops
-        return {p: target for p, target in self._followed.partitions.items() if p in at and not stops.has(p)}
+        followed = self._followed
+        at = followed.positions.at
+        return {p: target for p, target in followed.partitions.items() if p in at and followed.copies(p)}
 
     def _holds(self) -> bool:
         """Return whether the Fetch that waits asks for what is to be copied now. Another one is taken back."""
         if self._fetch is None:
             return False
         active = self._active()
-        if self._followed.stops.next_trial(self._followed.partitions) is None and self._fetch.follows(
+        if self._followed.next_trial(self._followed.partitions) is None and self._fetch.follows(
             self._followed.positions, active
         ):
             return True
@@ -141,10 +151,10 @@ class Rounds:
 
     def _planned(self, wanted: Ends | None) -> bool:
         """Run a round up to where the source is stable now, and after it one for a partition that is tried again."""
-        ends, stops = self.ends(), self._followed.stops
+        ends = self.ends()
         self._followed.see({partition: row.offset for partition, row in ends.items()})
-        parts = self._plan({p: row for p, row in ends.items() if not stops.has(p)}, wanted)
-        trial = stops.next_trial(ends)
+        parts = self._plan({p: row for p, row in ends.items() if self._followed.copies(p)}, wanted)
+        trial = self._followed.next_trial(ends)
         size = sum(part.range.size for part in parts)
         if wanted is None and trial is None and size <= self._config.driver_copies and self._hold():
             return self._held()

@@ -14,10 +14,12 @@ from semel.mirror.background.offset_syncs import OffsetSyncWriter
 from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.following import TopicFollower
 from semel.mirror.losses import advice, losses_of, positions_lost
-from semel.mirror.metrics import FlowMeter
+from semel.mirror.meter import Doing, FlowMeter
 from semel.mirror.offsets.groups import GroupFollower, check_checkpoints_topic
 from semel.mirror.offsets.segment_topic import SegmentTopic
 from semel.mirror.offsets.translation import segments_end
+from semel.mirror.operation.wanted import FlowState, paused
+from semel.mirror.operation.watch import OperatorWatch
 from semel.mirror.plan import Ends
 from semel.mirror.positions import SCOPE, Positions, last_known
 from semel.mirror.resolution import skip_deleted
@@ -46,14 +48,21 @@ class Session:
     """A flow between taking over and letting go."""
 
     def __init__(
-        self, spark: SparkSession, config: FlowConfig, id: str, stop: threading.Event, meter: FlowMeter
+        self,
+        spark: SparkSession,
+        config: FlowConfig,
+        id: str,
+        stop: threading.Event,
+        meter: FlowMeter,
+        watch: OperatorWatch,
     ) -> None:
         self._spark, self._config, self._stop, self._id = spark, config, stop, id
+        self._watch = watch
         self._source = Client(ClientConfig.parse(config.source))
         self._target = Client(ClientConfig.parse(config.target))
         self._producer = Producer(self._target, id, scope=SCOPE)
         self._segments = SegmentTopic(self._target, id)
-        self._groups = GroupFollower(config, id)
+        self._groups = GroupFollower(config, id, meter)
         self._acls = AclFollower(config, id)
         self._syncs = OffsetSyncWriter(config, id)
         self._meter = meter
@@ -78,12 +87,18 @@ class Session:
             self._target.close()
 
     @property
+    def known(self) -> Positions | None:
+        """The newest positions that this session has read or committed, or None."""
+        return None if self._producer.progress is None else self._positions
+
+    @property
     def _positions(self) -> Positions:
         """The committed positions."""
         return self._followed.positions
 
     def work(self, tries: Tries, *, once: bool) -> None:
-        """Run rounds until the flow is stopped or, with ``once``, done. What stops a topic leaves the others alone.
+        """Run rounds until the flow is to end, or to give its id up, or, with ``once``, is done. What stops a topic
+        leaves the others alone.
 
         With ``once`` the first error that has stopped a topic is raised at the end.
         """
@@ -101,14 +116,17 @@ class Session:
             self._acls.start()
             self._syncs.start()
         wanted: Ends | None = None
-        while not self._stop.is_set():
+        while not self._stop.is_set() and not self._watch.lets_go:
             try:
+                is_paused = self._is_paused(once=once)
                 self._rounds.prepare()  # first: where that cannot be made, the file is wrong, and not one topic
                 self._followed.keep_up()
                 self._record()
                 if once and wanted is None:
                     wanted = self._rounds.ends()
-                moved = self._rounds.next(wanted, self._stop)
+                moved = not is_paused and self._rounds.next(wanted, self._stop)
+                if is_paused:
+                    self._rounds.rest(self._stop)
             except SemelError as error:
                 self._failed(error, tries)
                 continue
@@ -118,6 +136,20 @@ class Session:
                 self._finish()
                 return
         self._rounds.write_group(now=True)
+
+    def _is_paused(self, *, once: bool) -> bool:
+        """Do as an operator wants. Return True if nothing is to be copied now. Raise :class:`ConfigError` if all that
+        is there was to be copied ``once``.
+        """
+        wanted = self._watch.wanted
+        if self._followed.paused != wanted.paused_topics:
+            log.info("%s: paused alone are now: %s", self._config.title, ", ".join(sorted(wanted.paused_topics)) or "-")
+            self._followed.paused = self._meter.paused_topics = wanted.paused_topics
+        is_paused = wanted.state is FlowState.PAUSED
+        if is_paused and once:
+            raise paused(self._config, wanted)
+        self._meter.doing = Doing.PAUSED if is_paused else Doing.COPYING
+        return is_paused
 
     def _record(self) -> None:
         self._meter.set_stopped(self._followed.stops.found)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from semel.admin.progress import list_progress
 from semel.errors import ConfigError, DataLoss
 from semel.mirror.config.flow_config import FlowConfig
+from semel.mirror.operation.wanted import FlowState, Wanted, shown_wanted
 from semel.mirror.positions import SCOPE, Positions, flow_id
 from semel.mirror.stops import WHOLE_TOPIC, Stop
 from semel.mirror.topics import find, wants
@@ -27,7 +28,8 @@ class PartitionStatus:
     """One source partition. ``position`` is the next offset to copy, None before it has begun.
 
     ``lag`` counts what is readable and not copied, ``seconds`` is the age of the first of it, and ``held_back`` counts
-    what an open transaction keeps from being read. ``problem`` says what stops it, ``way_out`` what to do.
+    what an open transaction keeps from being read. ``problem`` says what stops it, ``way_out`` what to do. ``paused``:
+    an operator has paused its topic, or paused or stopped the flow.
     """
 
     topic: str
@@ -39,6 +41,7 @@ class PartitionStatus:
     held_back: int
     problem: str = ""
     way_out: str = ""
+    paused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +54,11 @@ class GroupStatus:
 
 @dataclass(frozen=True, slots=True)
 class FlowStatus:
-    """The partitions of a flow, and its groups that do not follow."""
+    """The partitions of a flow, its groups that do not follow, and what an operator wants of it."""
 
     partitions: list[PartitionStatus]
     groups: list[GroupStatus]
+    wanted: Wanted
 
     @property
     def rows(self) -> list[PartitionStatus | GroupStatus]:
@@ -75,6 +79,7 @@ def status(source: Client, target: Client, config: FlowConfig) -> FlowStatus:
     lag = {p: stable[p].offset - at.offset for p, at in positions.at.items() if p in stable and p not in lost}
     ages = _ages(source, config, positions, {p for p, count in lag.items() if count > 0})
     rows = []
+    wanted = shown_wanted(target, config)
     left = positions.left - there.keys()
     for partition in sorted({*partitions, *(p for p in positions.at if p[0] not in left)}):
         name, index = partition
@@ -92,11 +97,11 @@ def status(source: Client, target: Client, config: FlowConfig) -> FlowStatus:
                 ages.get(partition),
                 held,
                 *problems.get(partition, ("", "")),
+                wanted.state is not FlowState.RUNNING or name in wanted.paused_topics,
             )
         )
-    return FlowStatus(
-        rows, [GroupStatus(group, _text(stop)) for group, stop in sorted(positions.stopped_groups.items())]
-    )
+    groups = [GroupStatus(group, _text(stop)) for group, stop in sorted(positions.stopped_groups.items())]
+    return FlowStatus(rows, groups, wanted)
 
 
 def shown_positions(source: Client, target: Client, config: FlowConfig) -> Positions:

@@ -14,7 +14,7 @@ from semel.errors import ConfigError, Retriable, SemelError, Unsupported
 from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.stops import WHOLE_TOPIC, names_source
 from semel.read.ranges import id_text
-from semel.transaction.output_topics import max_message_bytes
+from semel.transaction.output_topics import max_message_bytes, max_message_bytes_of
 from semel.transaction.ticket import TicketTopic
 from semel.wire.api import topics
 from semel.wire.client import Client
@@ -104,24 +104,24 @@ def follow(
     wanted = {name: topic for name, topic in found.items() if (name, WHOLE_TOPIC) not in refused}
     remote = {name: config.policy.format_remote_topic(name) for name in wanted}
     there = target.refresh(None).topics
+    missing = {name: topic for name, topic in wanted.items() if remote[name] not in there}
+    for name, error in _create(source, target, config, missing, remote).items():
+        refused[name, WHOLE_TOPIC] = _no_place(config, name, error)
     for name, topic in wanted.items():
         existing = there.get(remote[name])
+        if existing is None or len(existing.partitions) >= len(topic.partitions):
+            continue
         try:
-            if existing is None:
-                _create(source, target, config, topic, remote[name])
-            elif len(existing.partitions) < len(topic.partitions):
-                log.info("%s: %s grows to %d partitions", config.title, remote[name], len(topic.partitions))
-                topics.grow(target, remote[name], len(topic.partitions))
+            log.info("%s: %s grows to %d partitions", config.title, remote[name], len(topic.partitions))
+            topics.grow(target, remote[name], len(topic.partitions))
         except (ConfigError, Unsupported) as error:
-            has = 0 if existing is None else len(existing.partitions)
-            lacking = [(name, index) for index in range(has, len(topic.partitions))] if has else [(name, WHOLE_TOPIC)]
+            lacking = [(name, index) for index in range(len(existing.partitions), len(topic.partitions))]
             refused |= dict.fromkeys(lacking, _no_place(config, name, error))
     made = {name: topic for name, topic in wanted.items() if (name, WHOLE_TOPIC) not in refused}
     with names_source({(name, 0): (remote[name], 0) for name in made}):
         there = target.topics([remote[name] for name in made]) if made else {}
-    mirrored = {
-        name: _mirrored(target, topic, there[remote[name]], known.get(name), refused) for name, topic in made.items()
-    }
+    limits = _limits(target, {name: there[remote[name]] for name in made}, known)
+    mirrored = {name: _mirrored(topic, there[remote[name]], limits[name], refused) for name, topic in made.items()}
     return Followed(mirrored, refused)
 
 
@@ -133,25 +133,38 @@ def _no_place(config: FlowConfig, name: str, error: SemelError) -> SemelError:
     )
 
 
-def _create(source: Client, target: Client, config: FlowConfig, topic: Topic, name: str) -> None:
-    try:
-        settings = _wanted(source, config, topic.name)
-    except ConfigError as error:
-        log.warning("the topic that %s is copied to gets no settings of its own: %s", topic.name, error.message)
-        settings = {}
-    topics.create(
-        target, name, partitions=len(topic.partitions), replication=config.replication_factor, config=settings
-    )
-    log.info("%s: topic %s was made, with %d partitions", config.title, name, len(topic.partitions))
+def _create(
+    source: Client, target: Client, config: FlowConfig, missing: Mapping[str, Topic], remote: Mapping[str, str]
+) -> dict[str, SemelError]:
+    """Make the target topics of these source topics, many in a request. Return the error of each that is refused."""
+    settings = topics.own_configs(source, list(missing)) if missing else {}
+    new = []
+    for name, topic in missing.items():
+        try:
+            wanted = _synced(config, settings[name])
+        except ConfigError as error:
+            log.warning("the topic that %s is copied to gets no settings of its own: %s", name, error.message)
+            wanted = {}
+        new.append(topics.NewTopic(remote[name], len(topic.partitions), config.replication_factor, wanted))
+    made = topics.create_all(target, new)
+    refused: dict[str, SemelError] = {}
+    for name, topic in missing.items():
+        found = made[remote[name]]
+        if not isinstance(found, SemelError):
+            log.info("%s: topic %s was made, with %d partitions", config.title, remote[name], len(topic.partitions))
+        elif isinstance(found, ConfigError | Unsupported):
+            refused[name] = found
+        else:
+            raise found
+    return refused
 
 
-def _wanted(source: Client, config: FlowConfig, name: str) -> dict[str, str]:
-    """Return the settings of a source topic that its target has too."""
-    return {key: value for key, value in topics.own_config(source, name).items() if _is_synced(config, key)}
-
-
-def _is_synced(config: FlowConfig, key: str) -> bool:
-    return not any(pattern.fullmatch(key) for pattern in config.left_out_configs)
+def _synced(config: FlowConfig, found: dict[str, str] | SemelError) -> dict[str, str]:
+    """Return those of a topic's settings that its target has too. Raise the error if they could not be read."""
+    if isinstance(found, SemelError):
+        raise found
+    left_out = config.left_out_configs
+    return {key: value for key, value in found.items() if not any(pattern.fullmatch(key) for pattern in left_out)}
 
 
 def sync_configs(source: Client, target: Client, config: FlowConfig, mirrored: Iterable[MirroredTopic]) -> set[str]:
@@ -160,11 +173,16 @@ def sync_configs(source: Client, target: Client, config: FlowConfig, mirrored: I
 
     Without the rights it warns, and changes nothing: records are copied all the same.
     """
-    changed = set()
-    for topic in mirrored:
+    changed: set[str] = set()
+    followed = list(mirrored)
+    if not followed:
+        return changed
+    of_source = topics.own_configs(source, [topic.name for topic in followed])
+    of_target = topics.own_configs(target, [topic.target for topic in followed])
+    for topic in followed:
         try:
-            wanted = _wanted(source, config, topic.name)
-            there = {k: v for k, v in topics.own_config(target, topic.target).items() if _is_synced(config, k)}
+            wanted = _synced(config, of_source[topic.name])
+            there = _synced(config, of_target[topic.target])
             new = {key: value for key, value in wanted.items() if there.get(key) != value}
             gone = there.keys() - wanted.keys()
             if new or gone:
@@ -181,19 +199,24 @@ def with_limit_read(target: Client, topic: MirroredTopic) -> MirroredTopic:
     return replace(topic, ticket=replace(topic.ticket, max_bytes=max_message_bytes(target, topic.target)))
 
 
+def _limits(target: Client, there: Mapping[str, Topic], known: Mapping[str, MirroredTopic]) -> dict[str, int]:
+    """Return the largest batch that each target topic accepts, by its source topic. That of a topic that is known
+    already is not asked again.
+    """
+    tickets = {name: known[name].ticket for name in there.keys() & known.keys()}
+    limits = {name: ticket.max_bytes for name, ticket in tickets.items() if ticket.id == there[name].id}
+    unknown = {name: topic.name for name, topic in there.items() if name not in limits}
+    found = max_message_bytes_of(target, list(unknown.values())) if unknown else {}
+    return limits | {name: found[of_target] for name, of_target in unknown.items()}
+
+
 def _mirrored(
-    target: Client,
-    topic: Topic,
-    there: Topic,
-    known: MirroredTopic | None,
-    refused: Mapping[TopicPartition, SemelError],
+    topic: Topic, there: Topic, max_bytes: int, refused: Mapping[TopicPartition, SemelError]
 ) -> MirroredTopic:
     count = sum((topic.name, index) not in refused for index in range(len(topic.partitions)))
     if len(there.partitions) < count:
         raise Retriable(f"not all partitions of {there.name} are seen yet. Nothing was copied.")
-    same = known is not None and known.ticket.id == there.id
     # what a request of a producer may hold does not bound it: batches come as they are
-    max_bytes = known.ticket.max_bytes if known is not None and same else max_message_bytes(target, there.name)
     ticket = TicketTopic(there.id, len(there.partitions), max_bytes)
     return MirroredTopic(topic.name, id_text(topic.id), count, there.name, ticket)
 

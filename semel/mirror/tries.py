@@ -6,7 +6,7 @@ import logging
 import threading
 
 from semel.errors import SemelError
-from semel.mirror.metrics import FlowMeter
+from semel.mirror.meter import FlowMeter
 from semel.wire.backoff import Backoff
 
 __all__ = ["Tries"]

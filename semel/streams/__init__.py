@@ -2,7 +2,7 @@
 
 - ``app``: an application; ``settings``: its properties; ``app_file``: the file that holds one; ``dsl``: what it is
   built of, in Kafka Streams' words.
-- ``windows``, ``cells``, ``rows``: windows of time, numbers as bytes, and rows on their way.
+- ``windows``, ``cells``, ``rows``, ``clock``: windows of time, numbers as bytes, rows on their way, the time.
 - ``processor``: classes of one's own that work on single records, and the stores that they are given.
 - ``topology``: nodes and sub-topologies; ``nodes``: what they do; ``dropped``: what they drop, counted;
   ``handlers``: what becomes of bad records.

@@ -126,6 +126,13 @@ class App:
         """
         from semel.streams.worker.worker import Worker
 
+        if (threads := self.settings.num_stream_threads) > 1:
+            raise ConfigError(
+                f"num.stream.threads={threads} is for the command `semel streams run`, which starts as many processes;"
+                " App.run() is one worker. Nothing was read. Use the command, or set it to 1 and start this program"
+                " several times.",
+                tag="WRONG_VALUE",
+            )
         try:
             Worker.run(self, self._stop)
         finally:

@@ -41,6 +41,30 @@ _RESTORED = Metric(
     _THREAD,
     "Records of changelogs that were read to restore stores.",
 )
+_UPDATED = Metric(
+    "kafka_streams_stream_thread_update_total",
+    MetricKind.COUNTER,
+    _THREAD,
+    "Records of changelogs that were read for standby tasks.",
+)
+_RESTORING = Metric(
+    "kafka_streams_stream_state_updater_active_restoring_tasks",
+    MetricKind.GAUGE,
+    _THREAD,
+    "Tasks that wait for their state.",
+)
+_STANDBYS = Metric(
+    "kafka_streams_stream_state_updater_standby_updating_tasks",
+    MetricKind.GAUGE,
+    _THREAD,
+    "Standby tasks of the worker.",
+)
+_REMAINING = Metric(
+    "kafka_streams_stream_task_restore_remaining_records_total",
+    MetricKind.GAUGE,
+    _TASK,
+    "Offsets of changelogs that a task lacks which restores, or a standby task.",
+)
 _DROPPED = Metric(
     "kafka_streams_stream_processor_node_dropped_records_total",
     MetricKind.COUNTER,
@@ -48,14 +72,30 @@ _DROPPED = Metric(
     "Records that the node has dropped: without a key, late, or older than a retention.",
 )
 #: All that is exported.
-METRICS = (_COMMITS, _CREATED, _CLOSED, _PROCESSED, _RESTORED, _DROPPED)
+METRICS = (
+    _COMMITS,
+    _CREATED,
+    _CLOSED,
+    _PROCESSED,
+    _RESTORED,
+    _UPDATED,
+    _RESTORING,
+    _STANDBYS,
+    _REMAINING,
+    _DROPPED,
+)
+
+#: Offsets that tasks lack, by their ids: those that restore, and standby tasks.
+Remaining = tuple[Mapping[str, int], Mapping[str, int]]
 
 
 class WorkerCounts:
-    """The counts of one application in this process, over all starts of its worker. One thread changes them."""
+    """The counts of one application in this process, over all starts of its worker. One thread changes each of them."""
 
     def __init__(self) -> None:
-        self.commits = self.created = self.closed = self.restored = 0
+        self.commits = self.created = self.closed = self.restored = self.updated = 0
+        #: Returns what restores now. A worker sets it.
+        self.restores: Callable[[], Remaining] = lambda: ({}, {})
         #: Records by the id of their task.
         self.processed: Counter[str] = Counter()
 
@@ -72,13 +112,19 @@ class StreamsCollector(Collector):
     def fill(self, samples: Samples) -> None:
         """Give the values of this moment."""
         counts = self._counts
+        restoring, standbys = counts.restores()
         for metric, value in (
             (_COMMITS, counts.commits),
             (_CREATED, counts.created),
             (_CLOSED, counts.closed),
             (_RESTORED, counts.restored),
+            (_UPDATED, counts.updated),
+            (_RESTORING, len(restoring)),
+            (_STANDBYS, len(standbys)),
         ):
             samples.add(metric, value, self._id)
+        for task, left in {**restoring, **standbys}.items():
+            samples.add(_REMAINING, left, self._id, task)
         for task, records in counts.processed.copy().items():
             samples.add(_PROCESSED, records, self._id, task)
         for node, records in self._dropped().items():

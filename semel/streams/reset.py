@@ -22,7 +22,7 @@ class Reset:
 
     application_id: str
     topics: Sequence[str]
-    folder: Path | None
+    folders: Sequence[Path]
 
 
 def plan_reset(client: Client, app: App) -> Reset:
@@ -35,14 +35,15 @@ def plan_reset(client: Client, app: App) -> Reset:
             tag="STILL_RUNNING",
         )
     found = sorted(client.existing(app.topology.internal_topics()))
-    folder = app.settings.state_dir / app.application_id
-    return Reset(app.application_id, found, folder if folder.exists() else None)
+    base, threads = app.settings.state_dir, app.settings.num_stream_threads
+    folders = [place / app.application_id for place in (base, *(base / str(number) for number in range(threads)))]
+    return Reset(app.application_id, found, [folder for folder in folders if folder.exists()])
 
 
 def reset(client: Client, planned: Reset) -> None:
     """Delete it: the offsets last, so that a reset that was interrupted is seen by the next start."""
-    if planned.folder is not None:
-        shutil.rmtree(planned.folder)
+    for folder in planned.folders:
+        shutil.rmtree(folder)
     for topic in planned.topics:
         topics.delete(client, topic)
     delete_group(client, planned.application_id)

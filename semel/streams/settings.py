@@ -17,7 +17,7 @@ __all__ = ["Settings", "is_caching"]
 
 _TRANSACTION_MS = 10_000
 #: Properties of Kafka Streams whose values here are these and no others.
-_FIXED = {"num.standby.replicas": "0", "num.stream.threads": "1", "processing.guarantee": "exactly_once_v2"}
+_FIXED = {"processing.guarantee": "exactly_once_v2"}
 _NOTHING = "Nothing was read."
 
 
@@ -39,6 +39,18 @@ class Settings:
     statestore_cache_max_bytes: int = setting(int, 10_485_760, 0)
     #: How long a task waits for an input that is empty before it works on the others; -1 never waits.
     max_task_idle_ms: int = setting(int, 0, 0, also=-1)
+    #: Workers that `semel streams run` starts, a process each.
+    num_stream_threads: int = setting(int, 1, 1)
+    #: How long the folder of a task stays that has moved away.
+    state_cleanup_delay_ms: int = setting(int, 600_000, 0)
+    #: Copies of the state of each task, on other workers.
+    num_standby_replicas: int = setting(int, 0, 0)
+    #: A copy that lacks at most so many offsets is as good as the state itself.
+    acceptable_recovery_lag: int = setting(int, 10_000, 0)
+    #: Copies at most that members get in order to take a task over.
+    max_warmup_replicas: int = setting(int, 2, 1)
+    #: How long they have for that before tasks are shared out again.
+    probing_rebalance_interval_ms: int = setting(int, 600_000, 60_000)
 
     @classmethod
     def parse(cls, properties: Mapping[str, object]) -> Settings:

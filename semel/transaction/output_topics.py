@@ -18,7 +18,13 @@ from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import TopicPartition
 
-__all__ = ["OutputTopics", "describe_output_topics", "max_message_bytes", "non_transactional_tickets"]
+__all__ = [
+    "OutputTopics",
+    "describe_output_topics",
+    "max_message_bytes",
+    "max_message_bytes_of",
+    "non_transactional_tickets",
+]
 
 #: The broker's default of max.message.bytes.
 _DEFAULT_MAX_BYTES = 1_048_588
@@ -164,6 +170,18 @@ def max_message_bytes(client: Client, name: str, deadline: Deadline | None = Non
     except ConfigError:  # no right to read it: the broker refuses what is too large, by name
         settings = None
     return int(settings or _DEFAULT_MAX_BYTES)
+
+
+def max_message_bytes_of(client: Client, names: Sequence[str]) -> dict[str, int]:
+    """Return the size of the largest batch that each topic accepts, as :func:`max_message_bytes` does."""
+    found = topics.topic_configs(client, names, ["max.message.bytes"])
+    sizes: dict[str, int] = {}
+    for name, settings in found.items():
+        if isinstance(settings, SemelError) and not isinstance(settings, ConfigError):
+            raise settings
+        size = None if isinstance(settings, SemelError) else settings.get("max.message.bytes")
+        sizes[name] = int(size or _DEFAULT_MAX_BYTES)
+    return sizes
 
 
 def non_transactional_tickets(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hmac
 from collections.abc import Mapping
 
@@ -10,8 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from semel.web.answers import failed
+from semel.web.basic_header import basic_header
 
-__all__ = ["BasicLogin", "basic_header"]
+__all__ = ["BasicLogin"]
 
 
 class BasicLogin:
@@ -32,8 +32,3 @@ class BasicLogin:
         refused = failed(401, "User cannot access the resource.")
         refused.headers.update(self._asks)
         return refused
-
-
-def basic_header(user: str, password: str) -> str:
-    """Return the value of ``Authorization`` for a user."""
-    return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"

@@ -49,15 +49,39 @@ class Assignor(Protocol):
         instance ids, and then the others.
         """
 
+    def assignment_data(self, member: str) -> bytes:
+        """Return what the last :meth:`assign` says to a member, beside its partitions."""
 
-class Range:
-    """Gives each member neighbouring partitions of each topic, as Kafka's assignor ``range`` does."""
+    def on_assignment(self, data: bytes) -> None:
+        """Take what the leader's assignor says to this member."""
 
-    name = "range"
+    def is_due(self) -> bool:
+        """Return True if the leader should share out again."""
+
+
+class _Stateless:
+    """An assignor without data of its own."""
 
     def user_data(self) -> bytes:
         """Return nothing."""
         return b""
+
+    def assignment_data(self, member: str) -> bytes:
+        """Return nothing."""
+        return b""
+
+    def on_assignment(self, data: bytes) -> None:
+        """Do nothing."""
+
+    def is_due(self) -> bool:
+        """Return False."""
+        return False
+
+
+class Range(_Stateless):
+    """Gives each member neighbouring partitions of each topic, as Kafka's assignor ``range`` does."""
+
+    name = "range"
 
     def assign(
         self, partitions: Mapping[str, int], members: Mapping[str, Subscription]
@@ -75,14 +99,10 @@ class Range:
         return shares
 
 
-class RoundRobin:
+class RoundRobin(_Stateless):
     """Deals out the partitions of all topics one by one, as Kafka's assignor ``roundrobin`` does."""
 
     name = "roundrobin"
-
-    def user_data(self) -> bytes:
-        """Return nothing."""
-        return b""
 
     def assign(
         self, partitions: Mapping[str, int], members: Mapping[str, Subscription]
@@ -128,20 +148,24 @@ class ConsumerProtocol:
         members = subscriptions(joined)
         self._counts = _counts(client, {topic for one in members.values() for topic in one.topics})
         self._looked_at = time.monotonic()
-        shares = self._assignors[joined.protocol].assign(
-            {topic: count for topic, count in self._counts.items() if count}, members
-        )
-        return {member: _encoded(shares.get(member, ())) for member in members}
+        assignor = self._assignors[joined.protocol]
+        shares = assignor.assign({topic: count for topic, count in self._counts.items() if count}, members)
+        return {member: _encoded(shares.get(member, ()), assignor.assignment_data(member)) for member in members}
 
     def accept(self, joined: Joined, assignment: bytes) -> frozenset[TopicPartition]:
         """Return the partitions of this member."""
-        assigned = ConsumerProtocolAssignment.decode(assignment).assigned_partitions if assignment else ()
-        return frozenset((row.topic, index) for row in assigned for index in row.partitions)
+        message = ConsumerProtocolAssignment.decode(assignment) if assignment else None
+        if joined.protocol in self._assignors:
+            self._assignors[joined.protocol].on_assignment(bytes(message.user_data or b"") if message else b"")
+        rows = message.assigned_partitions if message else ()
+        return frozenset((row.topic, index) for row in rows for index in row.partitions)
 
     def outdated(self, client: Client) -> bool:
-        """Return True if a topic has other partitions than at the sharing out, by metadata that may be
-        ``metadata.max.age.ms`` old.
+        """Return True if an assignor wants it, or if a topic has other partitions than at the sharing out, by metadata
+        that may be ``metadata.max.age.ms`` old.
         """
+        if any(one.is_due() for one in self._assignors.values()):
+            return True
         now = time.monotonic()
         if (now - self._looked_at) * 1000 < client.config.metadata_max_age_ms:
             return False
@@ -168,8 +192,8 @@ def _counts(client: Client, topics: Collection[str]) -> dict[str, int]:
     return {topic: len(there[topic].partitions) if topic in there else 0 for topic in topics}
 
 
-def _encoded(share: Collection[TopicPartition]) -> bytes:
+def _encoded(share: Collection[TopicPartition], data: bytes) -> bytes:
     by_topic: dict[str, list[int]] = defaultdict(list)
     for topic, index in sorted(share):
         by_topic[topic].append(index)
-    return bytes(ConsumerProtocolAssignment(_VERSION, list(by_topic.items()), b"").encode())
+    return bytes(ConsumerProtocolAssignment(_VERSION, list(by_topic.items()), data).encode())

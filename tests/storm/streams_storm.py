@@ -59,9 +59,9 @@ class StreamsStorm(Storm):
 
     def _keeper(self, name: str, through: str) -> Keeper:
         job = replace(self._job, servers=through, state_dir=str(self._folders[name]))
-        job = replace(job, timeout_ms=_TIMEOUT_MS, request_timeout_ms=5_000)
+        job = replace(job, timeout_ms=_TIMEOUT_MS, request_timeout_ms=5_000, standbys=1, recovery_lag=100)
         if self.plan.control:  # whoever is killed gets its tasks back: others would restore what is right
-            job = replace(job, timeout_ms=_LONG_MS, instance=name)
+            job = replace(job, timeout_ms=_LONG_MS, instance=name, standbys=0)
         file = self.outcome.directory / f"{name}.py"
         file.write_text(_APP.format(job=asdict(job), early=self.plan.control))
         argv = [*SEMEL, "streams", "run", str(file)]

@@ -9,17 +9,16 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from semel.cli.mirror.flow_of import Source, Target, flow_of
 from semel.cli.options import MirrorFile, confirm, print_table
 from semel.config import ClientConfig
-from semel.errors import ConfigError
 from semel.mirror.adoption.adopt import adopt as carry_out
 from semel.mirror.adoption.adopt import preview
 from semel.mirror.adoption.mirror_maker import CONNECTOR, MirrorMakerOrigin
-from semel.mirror.adoption.origins import FileOrigin, GroupOrigin, Origin, TimeOrigin
+from semel.mirror.adoption.origins import GivenOrigin, GroupOrigin, Origin, TimeOrigin
 from semel.mirror.adoption.own_traces import OwnTraces
 from semel.mirror.adoption.plan import Plan, PlannedPartition
 from semel.mirror.config.flow_config import FlowConfig
-from semel.mirror.config.properties import read_properties
 from semel.wire.client import Client
 
 __all__ = ["adopt"]
@@ -29,8 +28,8 @@ _FROM = "--from"
 
 def adopt(
     file: MirrorFile,
-    source: Annotated[str, typer.Option("--source", help="The flow's source cluster.")],
-    target: Annotated[str, typer.Option("--target", help="The flow's target cluster.")],
+    source: Source,
+    target: Target,
     origin: Annotated[str, typer.Option(_FROM, metavar="ORIGIN", help="mm2, group:NAME, time:ISO, file:PATH, target.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and write nothing.")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Replace the positions that the flow has.")] = False,
@@ -43,17 +42,12 @@ def adopt(
 ) -> None:
     """Take over a flow, so that it continues where another program has stopped.
 
-    Stop that program first. The command shows where each partition begins, and asks. A mirror that runs this flow ends
-    with `Fenced`.
+    Stop that program first. The command shows where each partition begins, and asks. A mirror that runs this flow may
+    end with `Fenced`, unless you have stopped the flow with `semel mirror stop`.
     """
     if bool(offsets_topic) != bool(connect_group):
         raise typer.BadParameter("give --offsets-topic and --connect-group together", param_hint="--offsets-topic")
-    config = read_properties(file).flow(source, target)
-    if config is None:
-        raise ConfigError(
-            f"{source}->{target} is not enabled in {file}. Nothing was changed. Correct --source and --target.",
-            tag="NO_FLOW",
-        )
+    config = flow_of(file, source, target)
     chosen = (
         MirrorMakerOrigin(offsets_topic, connect_group, connector)
         if offsets_topic and origin == "mm2"
@@ -86,7 +80,7 @@ def _origin(config: FlowConfig, text: str) -> Origin:
     if kind == "time" and rest:
         return TimeOrigin.parse(rest)
     if kind == "file" and rest:
-        return FileOrigin.read(Path(rest))
+        return GivenOrigin.read(Path(rest))
     raise typer.BadParameter("give mm2, group:NAME, time:ISO, file:PATH or target", param_hint=_FROM)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -14,6 +16,8 @@ from typer.core import TyperGroup
 from semel.cli.help import application, examples
 from semel.cli.mirror.adopt import adopt
 from semel.cli.mirror.live import live
+from semel.cli.mirror.offsets import offsets
+from semel.cli.mirror.pause import pause, resume, stop
 from semel.cli.mirror.resolve import resolve
 from semel.cli.mirror.status import status
 from semel.cli.mirror.translate import translate
@@ -25,6 +29,7 @@ from semel.extras import needs_extras
 from semel.mirror.background.heartbeats import emitting
 from semel.mirror.config.flow_config import FlowConfig, MirrorConfig
 from semel.mirror.config.properties import read_properties
+from semel.mirror.config.rest import MirrorRest
 from semel.mirror.metrics import MirrorCollector
 from semel.mirror.offsets.groups import check_checkpoints_topic
 from semel.mirror.positions import Positions, flow_id
@@ -35,6 +40,9 @@ from semel.settings import split_list
 from semel.settings.unused import warn_of_unused
 from semel.spark_session import spark_session
 from semel.wire.client import Client
+
+if TYPE_CHECKING:
+    from semel.mirror.flow import Flow
 
 __all__ = ["app"]
 
@@ -70,6 +78,9 @@ def run(
     file: File,
     clusters: Clusters = "",
     once: Annotated[bool, typer.Option("--once", help="Copy the records that exist now, then end.")] = False,
+    standby: Annotated[
+        bool, typer.Option("--standby", help="Wait, and take a flow over 10 s after its driver's last sign of life.")
+    ] = False,
     master: Annotated[str, typer.Option(help="Spark's master, as for spark-submit.")] = "",
     conf: Conf = None,
     metrics_port: MetricsPort = None,
@@ -81,21 +92,39 @@ def run(
     A failed flow does not stop the others. The status is 1 if all flows have failed, and 0 if you stopped the mirror or
     `--once` is done.
     """
+    if once and standby:
+        raise typer.BadParameter("a standby does not end by itself: give one of --once and --standby")
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     logging.getLogger("semel").setLevel(logging.INFO)
     settings = spark_settings(conf)
     config = read_properties(file, split_list(clusters))
     _say(config)
     with needs_extras("the mirror", "spark", "Nothing was copied."):
-        from semel.mirror.flow import run_flows
+        from semel.mirror.flow import Flow, run_side_by_side
     with live():
         spark = spark_session("semel mirror", master, settings)
         try:
             # a copy that ends by itself is watched by nobody
             with serving_metrics(metrics_port, MirrorCollector), emitting(() if once else config.heartbeats):
-                run_flows(spark, config.flows, until_asked_to_end(note="the round is ended, then it stops"), once=once)
+                stop = until_asked_to_end(note="the round is ended, then it stops")
+                flows = [Flow(spark, flow, stop, standby=standby) for flow in config.flows]
+                with _serving_rest(None if once else config.rest, flows):
+                    run_side_by_side(flows, once=once)
         finally:
             spark.stop()
+
+
+@contextmanager
+def _serving_rest(rest: MirrorRest | None, flows: Sequence[Flow]) -> Iterator[None]:
+    if rest is None:
+        yield
+        return
+    with needs_extras("REST of the mirror", "connect", "Nothing was copied."):
+        from semel.mirror.rest.app import serving_rest
+    with serving_rest(rest, flows) as addresses:
+        for address in addresses:
+            log.info("REST listens on %s", address)
+        yield
 
 
 @app.command(epilog=examples("semel mirror check mm2.properties"))
@@ -165,6 +194,18 @@ app.command(
         "semel mirror resolve mm2.properties --source A --target B \\\n    --topic orders --restart",
     ),
 )(resolve)
+for command in (pause, resume, stop):
+    app.command(
+        command.__name__,
+        epilog=examples(f"semel mirror {command.__name__} mm2.properties --source A --target B"),
+    )(command)
+app.command(
+    "offsets",
+    epilog=examples(
+        "semel mirror offsets mm2.properties --source A --target B",
+        "semel mirror offsets mm2.properties --source A --target B --set offsets.json",
+    ),
+)(offsets)
 app.command("status", epilog=examples("semel mirror status mm2.properties"))(status)
 app.command(
     "adopt",

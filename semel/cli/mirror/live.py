@@ -21,7 +21,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from semel.mirror.metrics import FlowMeter, meters
+from semel.mirror.meter import Doing, FlowMeter, meters
 
 __all__ = ["Figures", "live"]
 
@@ -139,8 +139,8 @@ class Figures:
 
 
 def _state(meter: FlowMeter) -> str:
-    if not meter.running:
-        return "stopped"
+    if meter.doing in (Doing.ENDED, Doing.STOPPED, Doing.PAUSED, Doing.STANDING_BY):
+        return "stopped" if meter.doing is Doing.ENDED else meter.doing.value
     if meter.tries_again:
         return "tries again"
     stopped = len(meter.stopped)

@@ -13,6 +13,7 @@ from semel.cli.options import AsJson, MirrorFile, print_json, print_table
 from semel.config import ClientConfig
 from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.config.properties import read_properties
+from semel.mirror.operation.wanted import FlowState
 from semel.mirror.status import FlowStatus
 from semel.mirror.status import status as look
 from semel.settings import split_list
@@ -62,8 +63,10 @@ def _print(title: str, flow: FlowStatus) -> None:
             "-" if one.position is None else str(one.position),
             "-" if one.lag is None else str(one.lag),
             "-" if one.seconds is None else f"{one.seconds:.1f}",
-            ": ".join(filter(None, (one.problem, one.way_out))) or held or begun,
+            ": ".join(filter(None, (one.problem, one.way_out))) or ("paused" if one.paused else held or begun),
         )
     print_table(console, table)
+    if flow.wanted.state is not FlowState.RUNNING:
+        console.print(f"{title} is {flow.wanted.state.value.lower()} by you: semel mirror resume", highlight=False)
     for group in flow.groups:
         console.print(f"group {group.group} does not follow: {group.problem}", highlight=False, markup=False)

@@ -1,8 +1,8 @@
 // One connector on the page: its state, its tasks, and what can be done with it.
 
-import { ask } from "./ask.js";
-import { element, keepShown, setState, setText } from "./element.js";
-import { definitionsOf, pathOf } from "./rest.js";
+import { ask, pathOf } from "./ask.js";
+import { actionButton, element, keepShown, setState, setText } from "./element.js";
+import { definitionsOf } from "./rest.js";
 
 const OFFSETS_MS = 5000;
 const number = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
@@ -49,18 +49,7 @@ export class Card {
   }
 
   button(text, action) {
-    const made = element("button", { type: "button", "aria-label": `${text} ${this.name}` }, text);
-    made.onclick = async () => {
-      made.disabled = true;
-      try {
-        await action();
-      } catch {
-        // the page says what was refused
-      } finally {
-        made.disabled = false;
-      }
-    };
-    return made;
+    return actionButton(text, this.name, action);
   }
 
   inside() {

@@ -1,8 +1,8 @@
 // The form that creates or changes a connector. The worker checks it, and each mistake is shown at its field.
 
-import { Refused, ask } from "./ask.js";
+import { Refused, ask, pathOf } from "./ask.js";
 import { element } from "./element.js";
-import { definitionsOf, pathOf } from "./rest.js";
+import { definitionsOf } from "./rest.js";
 
 const dialog = document.getElementById("form");
 

@@ -1,10 +1,9 @@
 // The page of a worker: its connectors, asked for each second while somebody looks.
 
-import { ask } from "./ask.js";
+import { ask, pathOf } from "./ask.js";
 import { Card } from "./connector.js";
 import { element, setText } from "./element.js";
 import { openForm } from "./form.js";
-import { pathOf } from "./rest.js";
 
 const INTERVAL_MS = 1000;
 

@@ -1,11 +1,6 @@
-// The paths of the worker's REST interface.
+// The settings of classes of connectors, by the worker's REST interface.
 
 import { ask } from "./ask.js";
-
-/** The path of a connector. */
-export function pathOf(name, rest = "") {
-  return `connectors/${encodeURIComponent(name)}${rest}`;
-}
 
 const definitions = new Map();
 

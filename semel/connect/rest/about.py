@@ -8,9 +8,10 @@ from typing import Any
 from starlette.routing import Route
 
 from semel._version import __version__
-from semel.connect.rest.calls import Answer, Call, endpoint
+from semel.connect.rest.calls import Call, endpoint
 from semel.connect.rest.page import PAGE
 from semel.errors import ConfigError
+from semel.web.calls import Answer
 
 __all__ = ["ROUTES"]
 

@@ -7,9 +7,10 @@ from urllib.parse import quote
 
 from starlette.routing import Route
 
-from semel.connect.rest.calls import Answer, BadBody, Call, endpoint, texts
+from semel.connect.rest.calls import Call, endpoint
 from semel.connect.stores.config_format import PAUSED, STARTED, STOPPED
 from semel.errors import ConfigError
+from semel.web.calls import Answer, BadBody, texts
 
 __all__ = ["ROUTES"]
 

@@ -9,12 +9,13 @@ from starlette.routing import Route
 
 from semel.connect.herder.connector_calls import ask_connector, within
 from semel.connect.plugins import connector_class, plugins
-from semel.connect.rest.calls import Answer, Call, endpoint, texts
+from semel.connect.rest.calls import Call, endpoint
 from semel.connect.settings.connector_config import ConnectorConfigParser, settings_of
 from semel.connect.settings.definitions import COMMON, SINK, Definition
 from semel.connect.settings.worker_config import WorkerConfig
 from semel.connect.sink_api import SinkConnector
 from semel.errors import ConfigError, SemelError
+from semel.web.calls import Answer, texts
 
 __all__ = ["ROUTES"]
 

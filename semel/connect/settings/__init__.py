@@ -1,6 +1,6 @@
 """Settings of workers and connectors, by Kafka Connect's names.
 
-- ``worker_config``: a worker's file, checked as a whole; ``rest_config``: its addresses, their TLS, and who may ask.
+- ``worker_config``: a worker's file, checked as a whole.
 - ``connector_config``: a connector's configuration, each problem at its setting; ``preflight`` asks the connector
   whether it can do what is wanted (KIP-618).
 - ``sink_config``: what a sink reads, and the settings of its consumer group.

@@ -13,12 +13,12 @@ from typing import Any
 from semel.config import ClientConfig
 from semel.connect.plugins import check_header_converter, converter, without_effect
 from semel.connect.settings.clients import POLICIES, consumer_client
-from semel.connect.settings.rest_config import HTTPS, REST_SETTINGS, RestConfig
 from semel.errors import ConfigError
 from semel.settings import NOTHING, missing, not_yet
 from semel.settings.fields import read_fields, setting, table_of
 from semel.settings.providers import Providers, resolve
 from semel.settings.unused import Names, warn_of_unused
+from semel.web.rest_config import HTTPS, REST_SETTINGS, RestConfig
 
 __all__ = ["WorkerConfig", "converter_options"]
 

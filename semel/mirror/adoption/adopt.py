@@ -8,6 +8,7 @@ leaves the flow as it was (target topics may have been made already), one after 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from semel.errors import ConfigError
 from semel.mirror.adoption.mirror_maker import wait_until_stable
@@ -86,7 +87,7 @@ def _commit(source: Client, target: Client, config: FlowConfig, producer: Produc
         txn.accept([segments.write(ticket, positions, runs, adopted=True)])
         reached(AdoptionStep.SEGMENTS_WRITTEN, id)
         txn.send_offsets({one.target: positions.at[one.partition].offset for one in plan.begun}, id)
-        txn.commit(positions.progress())
+        txn.commit(replace(positions, set_by="adopt").progress())
 
 
 def _settled_plan(source: Client, target: Client, config: FlowConfig, origin: Origin) -> Plan:

@@ -18,7 +18,7 @@ from semel.wire.api.offsets import LATEST, list_offsets, live_members
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
 
-__all__ = ["FileOrigin", "GroupOrigin", "Origin", "Standing", "TimeOrigin", "Trust", "check_no_members"]
+__all__ = ["GivenOrigin", "GroupOrigin", "Origin", "Standing", "TimeOrigin", "Trust", "check_no_members"]
 
 _NOTHING = "Nothing was changed."
 
@@ -153,15 +153,17 @@ class TimeOrigin(Origin):
 
 
 @dataclass(frozen=True, slots=True)
-class FileOrigin(Origin):
-    """The rows of a file, in the form that ``semel mirror translate --json`` prints."""
+class GivenOrigin(Origin):
+    """Offsets that an operator gives, ``where`` they are from."""
 
-    path: Path
+    where: str
     rows: Mapping[TopicPartition, int]
 
     @classmethod
-    def read(cls, path: Path) -> FileOrigin:
-        """Read a file. Raise :class:`ConfigError` if it cannot be read, or names a partition twice."""
+    def read(cls, path: Path) -> GivenOrigin:
+        """Read a file, in the form that ``semel mirror translate --json`` prints. Raise :class:`ConfigError` if it
+        cannot be read, or names a partition twice.
+        """
         try:
             rows = [of_kind(dict, row) for row in read_array(path.read_bytes())]
             offsets = [
@@ -179,12 +181,12 @@ class FileOrigin(Origin):
             raise ConfigError(
                 f"{path} names a partition twice. {_NOTHING} Leave one offset of each.", tag="WRONG_VALUE"
             )
-        return cls(path, positions)
+        return cls(f"file {path.name}", positions)
 
     @property
     def title(self) -> str:
-        """The name of the file."""
-        return f"file {self.path.name}"
+        """Where the offsets are from."""
+        return self.where
 
     def positions(
         self, source: Client, target: Client, config: FlowConfig, partitions: Collection[TopicPartition]
@@ -194,8 +196,8 @@ class FileOrigin(Origin):
         if foreign:
             topic, index = foreign[0]
             raise ConfigError(
-                f"{self.path} has an offset of {topic}-{index}, which {config.title} does not mirror. {_NOTHING}"
+                f"{self.where} has an offset of {topic}-{index}, which {config.title} does not mirror. {_NOTHING}"
                 f" Name partitions of {config.policy.source} that the file of the mirror asks for.",
                 tag="NOT_MIRRORED",
             )
-        return {p: Standing(offset, self.title, Trust.CHOSEN) for p, offset in self.rows.items()}
+        return {p: Standing(offset, self.where, Trust.CHOSEN) for p, offset in self.rows.items()}

@@ -3,5 +3,6 @@
 - ``periodic``: a thread that does a piece of work again and again.
 - ``heartbeats`` of pairs of clusters. ``acls``: access rights of topics.
 - ``offset_syncs``: the way back to MirrorMaker 2.
+- ``presence``: a driver's sign of life, and how a standby waits for its end.
 - ``internal_topics``: topics of MirrorMaker 2's own.
 """

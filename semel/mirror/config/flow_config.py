@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from semel.config import ClientConfig
+from semel.mirror.config.rest import MirrorRest
 from semel.mirror.policy import ReplicationPolicy
 from semel.mirror.topic_filter import TopicFilter
 
@@ -95,12 +96,13 @@ class HeartbeatConfig:
 @dataclass(frozen=True, slots=True)
 class MirrorConfig:
     """The flows that are enabled, and the keys that change nothing here. Heartbeats are of all pairs of clusters, also
-    of those without a flow.
+    of those without a flow. ``rest`` is None where the process serves none.
     """
 
     flows: tuple[FlowConfig, ...]
     heartbeats: tuple[HeartbeatConfig, ...]
     accepted: tuple[str, ...]
+    rest: MirrorRest | None = None
 
     def flow(self, source: str, target: str) -> FlowConfig | None:
         """Return the flow between two clusters if it is enabled."""

@@ -114,7 +114,7 @@ ACCEPTED: Final = Names(
     transaction.boundary.interval.ms confluent. worker. task. topic.creation. listeners. admin.listeners. advertised.
     config.storage. offset.storage. status.storage. offset.flush. rest. response.http. access.control. inter.worker.
     metric. metrics. auto.include. errors.log. errors.retry. errors.deadletterqueue. key.converter.schemas.enable
-    value.converter.schemas.enable header.converter.schemas.enable"""
+    value.converter.schemas.enable header.converter.schemas.enable semel.rest.credentials.file"""
 )
 #: Of clients: what names a group, its assignment or a codec, since batches come with the codec that they have and go to
 #: the partition that they are from; and those that a flow does without.

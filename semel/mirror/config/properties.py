@@ -14,6 +14,7 @@ from semel.mirror.config.clients import RESET, source_client, target_client, unr
 from semel.mirror.config.file_keys import FileKeys
 from semel.mirror.config.flow_config import FlowConfig, HeartbeatConfig, MirrorConfig, OffsetSyncConfig
 from semel.mirror.config.keys import NOTHING, START
+from semel.mirror.config.rest import read_rest
 from semel.mirror.policy import KEEPS_NAMES, POLICIES, ReplicationPolicy
 from semel.mirror.topic_filter import TopicFilter, patterns
 from semel.settings import properties_file
@@ -57,11 +58,13 @@ class _File:
             )
         flows = tuple(self._flow(pair, enabled) for pair in chosen)
         self._check_names(flows)
+        rest, of_rest = read_rest(keys.plain)
         beating = [pair for pair in keys.pairs() if keys.value(pair, "emit.heartbeats.enabled")]
         return MirrorConfig(
             flows,
             tuple(self._heartbeats(pair) for pair in beating if not targets or pair[1] in targets),
-            tuple(sorted([*keys.accepted, *unread_keys(keys, enabled, beating)])),
+            tuple(sorted({*keys.accepted, *unread_keys(keys, enabled, beating)} - of_rest)),
+            rest,
         )
 
     def _check_names(self, flows: Iterable[FlowConfig]) -> None:

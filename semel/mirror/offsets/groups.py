@@ -21,6 +21,7 @@ from semel.errors import ConfigError, SemelError
 from semel.mirror.background.internal_topics import ensure_compacted, write
 from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.formats import Checkpoint
+from semel.mirror.meter import FlowMeter, FollowedGroup
 from semel.mirror.offsets.checkpoints import Checkpoints, read_checkpoints
 from semel.mirror.offsets.segments import Translated
 from semel.mirror.offsets.translation import Translator
@@ -67,7 +68,7 @@ def check_checkpoints_topic(target: Client, config: FlowConfig) -> None:
 class GroupFollower:
     """Follows the groups of a flow, in the intervals that the file names. :meth:`tell` says what was committed."""
 
-    def __init__(self, config: FlowConfig, id: str) -> None:
+    def __init__(self, config: FlowConfig, id: str, meter: FlowMeter) -> None:
         self._config, self._id = config, id
         self._source = Client(ClientConfig.parse(config.source))
         self._target = Client(ClientConfig.parse(config.target))
@@ -76,6 +77,7 @@ class GroupFollower:
         self._checkpoints: Checkpoints = {}
         self._newest: tuple[Positions, int] | None = None
         self._told: dict[str, _Offsets] = {}
+        self._meter = meter
         #: Why groups were not read or translated at the last look, and why their offsets were not committed.
         self._unread: _Problems | None = None if config.checkpoints_s or config.sync_groups_s else {}
         self._unsynced: _Problems = {}
@@ -145,6 +147,7 @@ class GroupFollower:
         self._translator.update(positions, end)
         gone = self._targets_gone(positions)
         unread: _Problems = {}
+        began = time.monotonic()
         found: dict[str, _Offsets] = {}
         for group in sorted(groups.list_groups(self._source)):
             if is_followed(self._config, group):
@@ -153,13 +156,22 @@ class GroupFollower:
         self._unread = unread
         if checkpoints:
             with self._logged():
-                self._write_checkpoints(found)
+                self._write_checkpoints(found, began)
         if sync:
             unsynced: _Problems = {}
             for group, offsets in found.items():
                 with self._named(group, unsynced):
                     self._sync(group, offsets)
             self._unsynced = unsynced
+        self._show(found)
+
+    def _show(self, found: Mapping[str, _Offsets]) -> None:
+        """Tell the meter which groups follow."""
+        shown = {
+            group: FollowedGroup(len(offsets), sum(bool(one.note) for _, one in offsets.values()))
+            for group, offsets in found.items()
+        }
+        self._meter.set_groups(shown, self.problems or {})
 
     @contextmanager
     def _named(self, group: str, problems: _Problems) -> Iterator[None]:
@@ -207,7 +219,8 @@ class GroupFollower:
                     found[partition] = now_upstream, before
         return found
 
-    def _write_checkpoints(self, found: Mapping[str, _Offsets]) -> None:
+    def _write_checkpoints(self, found: Mapping[str, _Offsets], began: float) -> None:
+        """Write what has changed. ``began`` is when the groups' offsets were read."""
         made = [
             Checkpoint(group, one.topic, one.partition, upstream.offset, one.offset, upstream.metadata)
             for group, offsets in found.items()
@@ -219,6 +232,8 @@ class GroupFollower:
         name = self._config.policy.checkpoints_topic
         ensure_compacted(self._target, name, self._config.checkpoints_replication)
         write(self._target, name, made)
+        keys = [(one.group, one.topic, one.partition) for one in made]
+        self._meter.add_checkpoints(keys, (time.monotonic() - began) * 1000)
         for group, offsets in found.items():
             self._told.setdefault(group, {}).update(offsets)
         reached(MirrorStep.CHECKPOINTS_WRITTEN, self._id)

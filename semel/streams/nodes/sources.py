@@ -6,7 +6,6 @@ are handed out. Kafka Streams' own extractors work on whole batches; a function 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,17 +14,13 @@ import pyarrow as pa
 
 from semel.errors import ConfigError
 from semel.serdes.serde import decode
+from semel.streams.clock import now_ms
 from semel.streams.rows import Record, calling, misfit, one_by_one, place, records, times, timestamps
 from semel.streams.topology.topology import EXTRACTORS, Source, Topology
 
-__all__ = ["TimestampExtraction", "decoded", "now_ms"]
+__all__ = ["TimestampExtraction", "decoded"]
 
 _FAIL, _SKIP, _PARTITION_TIME, _CLOCK = EXTRACTORS
-
-
-def now_ms() -> int:
-    """Return the time of the machine's clock in milliseconds."""
-    return int(time.time() * 1000)
 
 
 def decoded(node: Source, rows: Any) -> Any:

@@ -16,8 +16,8 @@ import pyarrow as pa
 from semel.errors import ConfigError
 from semel.records.record_headers import Headers, headers_column
 from semel.serdes.serde import Serde
+from semel.streams.clock import now_ms
 from semel.streams.dropped import DroppedRecords
-from semel.streams.nodes.sources import now_ms
 from semel.streams.nodes.stateless import rows_from_results
 from semel.streams.processor.stores import KeyValueStore, StoreBuilder, WindowStore
 from semel.streams.rows import ORIGIN, WINDOW, Record, calling, records, timestamps

@@ -4,5 +4,6 @@
 - ``backend``: what a backend does, and one in memory; ``rocks``: a backend on RocksDB.
 - ``global_stores``: the stores of global tables.
 - ``folders``: the folders of stores.
-- ``changelog``: restoring a store from its topic, and when what lies on the disk is not to be believed.
+- ``changelog``: what a store has to read of its topic, and when what lies on the disk is not to be believed.
+- ``state_updater``: the thread that reads it, beside the work of other tasks.
 """

@@ -9,61 +9,115 @@ may have removed deletions that it does not know of, is thrown away and restored
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from semel.errors import ConfigError, DataLoss
+from semel.errors import ConfigError, DataLoss, Retriable
 from semel.read.data_loss import newest_ends
-from semel.read.ranges import Range, id_text
+from semel.read.ranges import NO_END, Range, id_text
 from semel.read.reader import Reader
-from semel.steps import StreamsStep, reached
+from semel.streams.clock import now_ms
 from semel.streams.state.backend import Position
 from semel.streams.state.state_store import StateStore
 from semel.wire.api.offsets import EARLIEST, list_offsets
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
 
-__all__ = ["read_ranges", "restore"]
+__all__ = ["BATCH_ROWS", "Restore", "read_ranges", "restores"]
 
 log = logging.getLogger("semel.streams")
 
 #: A deletion stays in a compacted topic for 24 hours (delete.retention.ms); an hour is for clocks that differ.
 _AWAY_MS = 23 * 3_600_000
-_BATCH = 16_384
+#: Records that are put into a store at once.
+BATCH_ROWS = 16_384
 
 
-def restore(
-    client: Client, stores: Mapping[TopicPartition, StateStore], begun: Collection[TopicPartition] = frozenset()
-) -> int:
-    """Bring each store to the end of its changelog partition. Returns how many records that took. ``begun`` are those
-    of tasks whose input the group has read of.
+@dataclass(eq=False)
+class Restore:
+    """A store on its way to the end of its changelog partition. ``end`` is ``NO_END`` for a standby task's store."""
 
-    Raises :class:`~semel.errors.Retriable` while brokers stay away or a transaction stays open there; what was restored
-    until then is kept. Raises :class:`DataLoss` for a changelog that was made again, empty, under what had begun, and
-    :class:`ConfigError` for a store that was written by another aggregation.
+    partition: TopicPartition
+    store: StateStore
+    topic_id: str
+    #: Where to read on.
+    position: int
+    end: int
+    #: Records that were read.
+    count: int = 0
+    #: Offsets that are left, or None if that is not known yet.
+    lag: int | None = None
+    #: When all deletions after the position were still in the changelog, by the clock.
+    fresh_ms: int = field(default_factory=now_ms)
+    #: When the store was written as one that is at the end.
+    written_ms: int = 0
+
+    @property
+    def range(self) -> Range:
+        """What is left to read."""
+        topic, index = self.partition
+        return Range(topic, self.topic_id, index, self.position, self.end)
+
+    @property
+    def follows(self) -> bool:
+        """True if it has no end."""
+        return self.end == NO_END
+
+    def take(self, rows: Any, position: int) -> None:
+        """Put records of the changelog into the store, up to ``position``."""
+        self.store.restore(rows, self.topic_id, position)
+        self.position = position
+        self.count += rows.num_rows
+
+    def reach(self, position: int) -> None:
+        """Take note that the store has all up to ``position``, where its changelog ends: also after markers."""
+        self.store.apply(self.topic_id, position, self.fresh_ms)
+        self.position, self.written_ms = position, self.fresh_ms
+
+    def check_fresh(self) -> None:
+        """Raise :class:`Retriable` if it was not read for so long that deletions may be compacted away: a process was
+        frozen. The store is thrown away at the next start, by the age of its position.
+        """
+        away = now_ms() - self.fresh_ms
+        if away > _AWAY_MS:
+            raise Retriable(
+                f"{self.range.name} was not read for {away // 3_600_000} hours, and deletions in it may be compacted"
+                " away. Nothing was read. The worker starts again, and restores the store."
+            )
+
+
+def restores(
+    client: Client,
+    stores: Mapping[TopicPartition, StateStore],
+    begun: Collection[TopicPartition] = frozenset(),
+    *,
+    follow: bool = False,
+) -> list[Restore]:
+    """Return what each store has to read of its changelog partition: those that are at its end are left out, unless
+    they ``follow`` it. ``begun`` are those of tasks whose input the group has read of.
+
+    Raises :class:`DataLoss` for a changelog that was made again, empty, under what had begun, and :class:`ConfigError`
+    for a store that was written by another aggregation.
     """
     if not stores:
-        return 0
+        return []
     known = client.topics({topic for topic, _ in stores})
     ids = {topic: id_text(known[topic].id) for topic, _ in stores}
     begins = list_offsets(client, dict.fromkeys(stores, EARLIEST), read_committed=False)
     ends = newest_ends(client, stores)
-    ranges = []
+    planned = []
     for (topic, index), store in stores.items():
         end = ends[topic, index]
         if (topic, index) in begun and not end:
             _check_not_made_again(store, f"{topic}-{index}", ids[topic])
         _check_holds(store, f"{topic}-{index}", ids[topic])
         start = _start(store, f"{topic}-{index}", ids[topic], begins[topic, index].offset, end)
-        if start < end:
-            ranges.append(Range(topic, ids[topic], index, start, end))
-    began = time.monotonic()
-    count = _read(client, ranges, stores) if ranges else 0
-    if count:
-        log.info("restored %d records into %d stores in %.1f s", count, len(ranges), time.monotonic() - began)
-    reached(StreamsStep.RESTORED, str(count))
-    return count
+        if follow:
+            planned.append(Restore((topic, index), store, ids[topic], start, NO_END, lag=end - start))
+        elif start < end:
+            planned.append(Restore((topic, index), store, ids[topic], start, end, lag=end - start))
+    return planned
 
 
 def _check_not_made_again(store: StateStore, name: str, topic_id: str) -> None:
@@ -109,22 +163,10 @@ def _unbelievable(there: Position, topic_id: str, begin: int, end: int) -> str:
         return f"it says {there.offset}, and the changelog ends at {end}"
     if there.offset < begin:
         return f"it says {there.offset}, and the changelog begins at {begin}"
-    away = int(time.time() * 1000) - there.written_ms
+    away = now_ms() - there.written_ms
     if there.offset < end and away > _AWAY_MS:
         return f"it was last written {away // 3_600_000} hours ago, so deletions may have been compacted away"
     return ""
-
-
-def _read(client: Client, ranges: list[Range], stores: Mapping[TopicPartition, StateStore]) -> int:
-    ids = {one.topic: one.topic_id for one in ranges}
-
-    def take(partition: TopicPartition, rows: Any, position: int) -> None:
-        stores[partition].restore(rows, ids[partition[0]], position)
-
-    count = read_ranges(client, ranges, take)
-    for one in ranges:
-        stores[one.topic_partition].apply(one.topic_id, one.end)  # also after markers and aborted rows
-    return count
 
 
 def read_ranges(client: Client, ranges: list[Range], take: Callable[[TopicPartition, Any, int], None]) -> int:
@@ -135,7 +177,7 @@ def read_ranges(client: Client, ranges: list[Range], take: Callable[[TopicPartit
     with Reader(client, ranges, read_committed=True, advice="reset the application") as reader:
         for taken in reader.answers():
             for rows in taken:
-                for batch, position in rows.decode(headers=False, max_rows=_BATCH):
+                for batch, position in rows.decode(headers=False, max_rows=BATCH_ROWS):
                     take(rows.part.range.topic_partition, batch, position)
                     count += batch.num_rows
     return count

@@ -10,7 +10,6 @@ bytes), then the record's key: old windows are one range.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
@@ -21,6 +20,7 @@ import pyarrow as pa
 
 from semel.extras import needs_extras
 from semel.streams.cells import items
+from semel.streams.clock import now_ms
 from semel.streams.state.backend import Backend, Position
 from semel.streams.windows.keys import BY_START, StoreKeys
 
@@ -169,9 +169,12 @@ class StateStore:
             }
         )
 
-    def apply(self, topic_id: str, offset: int) -> None:
-        """Apply the committed transaction: its changes and the offset after them go into the backend, in one write."""
-        self._write(Position(topic_id, offset, self.stream_time, _now(), self.spec.holds))
+    def apply(self, topic_id: str, offset: int, written_ms: int | None = None) -> None:
+        """Apply the committed transaction: its changes and the offset after them go into the backend, in one write. The
+        store was at the end of its changelog at ``written_ms``, or is now.
+        """
+        written = now_ms() if written_ms is None else written_ms
+        self._write(Position(topic_id, offset, self.stream_time, written, self.spec.holds))
 
     def mark(self) -> Callable[[], None]:
         """Return a function that takes back what is changed from now on, in this transaction."""
@@ -206,7 +209,7 @@ class StateStore:
         self._puts.update((key, entry) for key, entry in newest.items() if entry is not None)
         self._deletes.update((key, 0) for key, entry in newest.items() if entry is None)
         before = self._backend.position()
-        written = before.written_ms if before else _now()
+        written = before.written_ms if before else now_ms()
         self._write(Position(topic_id, offset, self.stream_time, written, self.spec.holds))
 
     def entries(self) -> Iterator[tuple[bytes, int | None, int, bytes]]:
@@ -262,7 +265,3 @@ def number(data: bytes) -> int:
 def stamps(times: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[bytes]:
     """Each time as the 8 bytes that an entry begins with."""
     return items(times.astype(">i8"))
-
-
-def _now() -> int:
-    return int(time.time() * 1000)

@@ -15,25 +15,13 @@ from semel.processes.process import Process
 from semel.processes.supervisor import State, Status, Supervisor
 from semel.streams.app import App
 from semel.streams.app_file import AppFile
-from semel.streams.topics import prepare
 from semel.streams.worker.worker import Worker
-from semel.wire.client import Client
 
-__all__ = ["Executors", "check", "run_worker"]
+__all__ = ["Executors", "run_worker"]
 
 _ENTRY = "semel.streams.worker.executors:run_worker"
 #: How long a worker may take to commit what it has worked on, and to close its stores.
 _GRACEFUL_S = 30.0
-
-
-def check(app: App) -> None:
-    """Find what would be refused, before Spark starts; make the application's topics.
-
-    Raises what :class:`~semel.streams.worker.worker.Worker` raises for topics and settings.
-    """
-    settings = app.settings
-    with Client(settings.client) as client:
-        prepare(client, app.topology, settings.replication_factor)
 
 
 class Executors:

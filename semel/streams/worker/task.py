@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semel.errors import ConfigError
-from semel.streams.nodes.sources import decoded, now_ms
+from semel.streams.clock import now_ms
+from semel.streams.nodes.sources import decoded
 from semel.streams.nodes.stateless import to_records
 from semel.streams.rows import first_wrong, joined_batches, one_by_one, place, times
 from semel.streams.state.state_store import StateStore

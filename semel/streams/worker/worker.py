@@ -21,20 +21,21 @@ import pyarrow as pa
 from semel.errors import ConfigError, Retriable, SemelError
 from semel.read.ranges import id_text
 from semel.steps import StreamsStep, reached
+from semel.streams.clock import now_ms
 from semel.streams.metrics import WorkerCounts
-from semel.streams.nodes.sources import TimestampExtraction, now_ms
+from semel.streams.nodes.sources import TimestampExtraction
 from semel.streams.settings import Settings
 from semel.streams.state.backend import DamagedStore
-from semel.streams.state.changelog import restore
-from semel.streams.state.folders import delete, opened, store_folder, task_ids
+from semel.streams.state.folders import delete
 from semel.streams.state.global_stores import GlobalStores
-from semel.streams.state.state_store import StateStore, StoreSpec
+from semel.streams.state.state_store import StateStore
 from semel.streams.topics import check_partitions, prepare
 from semel.streams.topology.topology import SubTopology, Topology
 from semel.streams.worker.bad_records import check_handlers
 from semel.streams.worker.pace import Pace, pace_of
 from semel.streams.worker.task import Task
-from semel.streams.worker.task_assignor import TaskAssignor
+from semel.streams.worker.task_assignor import Standbys, TaskAssignor
+from semel.streams.worker.task_manager import TaskManager
 from semel.transaction.output_topics import OutputTopics
 from semel.transaction.session import Session
 from semel.transaction.session.inputs import RowOrder
@@ -79,7 +80,6 @@ class Worker:
         self._settings = app.settings
         self._client = Client(_polling_often(self._settings))
         self._output_topics = OutputTopics(self._client)
-        self._tasks: dict[TopicPartition, Task] = {}
         self._paces: dict[int, Pace] = {}
         self._output: dict[str, list[Any]] = defaultdict(list)
         self._rows = 0
@@ -91,9 +91,14 @@ class Worker:
             self._plan = prepare(self._client, self._topology, self._settings.replication_factor)
             self._paces = {part.number: pace_of(part, self._settings) for part in self._plan.parts.values()}
             self._globals = GlobalStores(self._client, self._topology, self._settings)
+            self._tasks = TaskManager(
+                self._client, self._topology, self._settings, self._plan, self._counts, self._new_task
+            )
+            self._assignor = self._new_assignor()
             try:
                 self._session = self._join()
             except BaseException:
+                self._tasks.end()
                 self._globals.close()
                 raise
         except BaseException:
@@ -111,24 +116,27 @@ class Worker:
             auto_offset_reset=settings.auto_offset_reset,
             session_timeout_ms=settings.session_timeout_ms,
             max_poll_interval_ms=settings.max_poll_interval_ms,
-            assignors=(self._assignor(),),
+            assignors=(self._assignor,),
             from_earliest=self._plan.repartition,  # what is written there before it is read counts
             headers=True,
             listener=self,
             stopping=self._stop.is_set,
         )
 
-    def _assignor(self) -> TaskAssignor:
+    def _new_assignor(self) -> TaskAssignor:
         parts = {part.number: part for part in self._plan.parts.values()}
         sources = [parts[number].sources if number in parts else [] for number in range(max(parts) + 1)]
         topics = [[self._topology.topic(source) for source in one] for one in sources]  # a global table has no tasks
-        return TaskAssignor(topics, self._held)
-
-    def _held(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """Return the tasks that it works on, and those that it has a folder of."""
-        folder = self._settings.state_dir / self._topology.application_id
-        there = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-        return task_ids(task.id for task in self.tasks), task_ids(there)
+        stateful = [number for number, part in parts.items() if part.stores]
+        settings = self._settings
+        standbys = Standbys(
+            settings.num_standby_replicas,
+            settings.acceptable_recovery_lag,
+            settings.max_warmup_replicas,
+            settings.probing_rebalance_interval_ms,
+            stateful,
+        )
+        return TaskAssignor(topics, self._tasks.claims, standbys)
 
     @classmethod
     def run(cls, app: Application, stop: threading.Event) -> None:
@@ -152,16 +160,26 @@ class Worker:
     @property
     def tasks(self) -> list[Task]:
         """The tasks that it works on now."""
-        return list({task.id: task for task in self._tasks.values()}.values())
+        return self._tasks.all
+
+    @property
+    def restoring(self) -> bool:
+        """True while a task waits for its state."""
+        return len(self._tasks.running) < len(self._tasks.all)
 
     def step(self) -> bool:
         """Work on the next slice of rows, or wait for some until the next commit is due, and commit then. Returns
         whether there were rows.
         """
         left = self._commit_at - time.monotonic() if self._processed else self._settings.commit_interval_ms / 1000
-        due = (one.next_clock_ms for one in self.tasks)
-        left = min([left, *((at - now_ms()) / 1000 for at in due if at is not None)])
-        rows = self._session.poll(max(left, 0.0))
+        due = (one.next_clock_ms for one in self._tasks.running)
+        left = max(min([left, *((at - now_ms()) / 1000 for at in due if at is not None)]), 0.0)
+        if not self._take_restored():
+            return False
+        self._tasks.clean()
+        rows = self._session.poll(0.0 if self._tasks.idle else left)
+        if rows is None and self._tasks.idle:
+            self._tasks.wait(left)
         self._globals.refresh()
         check_partitions(self._client, self._topology, self._plan)
         if rows is not None:
@@ -171,9 +189,18 @@ class Worker:
             self.commit()
         return rows is not None
 
+    def _take_restored(self) -> bool:
+        """Let the tasks work whose state has come. Return False if a store is damaged: all begin again."""
+        try:
+            self._tasks.take_restored()
+        except DamagedStore as error:
+            self._throw_away(error)
+            return False
+        return True
+
     def _punctuate(self) -> None:
         """Call what is scheduled by the machine's clock and due. What it has made is committed with the next commit."""
-        for task in self.tasks:
+        for task in self._tasks.running:
             at = task.next_clock_ms
             if at is None or at > now_ms():
                 continue
@@ -195,13 +222,13 @@ class Worker:
         topic, index = rows["topic"][0].as_py(), rows["partition"][0].as_py()
         began = time.monotonic()
         try:
-            self._tasks[topic, index].process_by_time(rows)
+            self._tasks.of(topic, index).process_by_time(rows)
         except DamagedStore as error:
             self._throw_away(error)
             return
         self._pace(topic).took(rows.num_rows, time.monotonic() - began)
-        self._counts.processed[self._tasks[topic, index].id] += rows.num_rows
-        reached(StreamsStep.PROCESSED, self._tasks[topic, index].id)
+        self._counts.processed[self._tasks.of(topic, index).id] += rows.num_rows
+        reached(StreamsStep.PROCESSED, self._tasks.of(topic, index).id)
         if self._rows >= _OUTPUT_ROWS:
             self._send_output()
 
@@ -260,7 +287,7 @@ class Worker:
         """Write the changes of all stores to their changelogs. Returns the stores that have some."""
         changed: dict[TopicPartition, StateStore] = {}
         by_topic: dict[str, dict[int, pa.Table]] = defaultdict(dict)
-        for task in self.tasks:
+        for task in self._tasks.running:
             for name, store in task.stores.items():
                 topic = self._topology.changelog(name)
                 changes = store.changes() if store.changed else None
@@ -279,10 +306,12 @@ class Worker:
     # ---- the group
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """Open a task for each partition, and restore its state. Called by the session, before it hands out rows."""
+        """Open a task for each partition, and begin to restore its state. Called by the session, before it hands out
+        rows.
+        """
         try:
             check_partitions(self._client, self._topology, self._plan)
-            self._open(partitions)
+            self._tasks.assign(partitions, self._assignor.standbys, self._session.committed)
         except BaseException:
             self.abandoned()
             raise
@@ -297,6 +326,7 @@ class Worker:
             self._task_of,
             self._settings.max_task_idle_ms,
             self._extraction,
+            self._tasks.is_running,
         )
 
     def _extraction(self, partition: TopicPartition) -> TimestampExtraction:
@@ -317,45 +347,9 @@ class Worker:
         """Forget what was not committed, and close all tasks. Called by the session."""
         self._output.clear()
         self._rows, self._processed = 0, False
-        tasks, self._tasks = self.tasks, {}
-        self._counts.closed += len(tasks)
-        for task in tasks:
-            task.close()
+        self._tasks.close()
 
-    def _open(self, partitions: Collection[TopicPartition]) -> None:
-        """Open the stores. If one is damaged, delete it and open all of them again."""
-        try:
-            self._open_tasks(partitions)
-        except DamagedStore as error:
-            self.abandoned()
-            delete(error)
-            self._open_tasks(partitions)
-
-    def _open_tasks(self, partitions: Collection[TopicPartition]) -> None:
-        opened: dict[str, Task] = {}
-        for topic, index in sorted(partitions):
-            part = self._plan.parts[topic]
-            name = f"{part.number}_{index}"
-            if name not in opened:
-                opened[name] = self._new_task(part, index)
-            self._tasks[topic, index] = opened[name]
-        reached(StreamsStep.OPENED, self._topology.application_id)
-        stores = {
-            (self._topology.changelog(name), task.partition): store
-            for task in self.tasks
-            for name, store in task.stores.items()
-        }
-        read = {self._tasks[partition].id for partition, at in self._session.committed.items() if at}
-        changelogs = ((self._topology.changelog(name), one) for one in self.tasks for name in one.stores)
-        self._counts.created += len(opened)
-        self._counts.restored += restore(
-            self._client, stores, {(topic, one.partition) for topic, one in changelogs if one.id in read}
-        )
-        for task in opened.values():
-            task.start()
-
-    def _new_task(self, part: SubTopology, index: int) -> Task:
-        stores = {spec.name: self._open_store(spec, part, index) for spec in part.stores}
+    def _new_task(self, part: SubTopology, index: int, stores: dict[str, StateStore]) -> Task:
         seen = self._globals.stores
         return Task(self._topology, part, index, stores, self._take_output, self._refusal, global_stores=seen)
 
@@ -364,18 +358,11 @@ class Worker:
         known = self._output_topics
         return known.refusal(topic, rows, lambda: known.describe({topic}, self._client.deadline()))
 
-    def _open_store(self, spec: StoreSpec, part: SubTopology, index: int) -> StateStore:
-        folder = store_folder(self._settings, self._topology.application_id, f"{part.number}_{index}", spec.name)
-        try:
-            return opened(spec, folder)
-        except DamagedStore as error:
-            delete(error)
-        return opened(spec, folder)
-
     def _throw_away(self, error: DamagedStore) -> None:
         """Abort, delete the store that cannot be read, and begin again: it is restored from its changelog."""
         self._session.abort(f"a store is damaged: {error}")
         self.abandoned()
+        self._tasks.close(standbys=True)
         delete(error)
         self._globals.throw_away(error)
 
@@ -385,6 +372,7 @@ class Worker:
             self._session.close()
         finally:
             self.abandoned()
+            self._tasks.end()
             self._globals.close()
             self._client.close()
 

@@ -33,6 +33,11 @@ def as_they_are(_: TopicPartition) -> Callable[[Any], Any]:
     return lambda rows: rows
 
 
+def always(_: Hashable) -> bool:
+    """Return that a task is ready."""
+    return True
+
+
 @dataclass(frozen=True)
 class RowOrder:
     """How rows are handed out.
@@ -40,13 +45,15 @@ class RowOrder:
     ``max_rows`` is asked before each batch how many rows of a partition it may have. ``task`` returns the task of a
     partition, and its place there: of equal timestamps the lowest place is first. ``max_idle_ms`` is for a partition
     that is read to its end: -1 never waits, not for known rows either. ``reading`` returns what the rows of a partition
-    go through when they are read; the position passes over rows that it leaves out.
+    go through when they are read; the position passes over rows that it leaves out. Of a task that is not ready nothing
+    is read or handed out: it restores its state.
     """
 
     max_rows: Callable[[TopicPartition], int]
     task: Callable[[TopicPartition], tuple[Hashable, int]] = each_for_itself
     max_idle_ms: int = 0
     reading: Callable[[TopicPartition], Callable[[Any], Any]] = as_they_are
+    is_ready: Callable[[Hashable], bool] = always
 
 
 class Input:
@@ -116,9 +123,14 @@ class Input:
 class TaskInputs:
     """The inputs of one task, in the order in which equal timestamps are taken."""
 
-    def __init__(self, inputs: Sequence[Input], order: RowOrder) -> None:
-        self._inputs, self._order = inputs, order
+    def __init__(self, name: Hashable, inputs: Sequence[Input], order: RowOrder) -> None:
+        self._name, self._inputs, self._order = name, inputs, order
         self.partitions = [one.partition for one in inputs]
+
+    @property
+    def ready(self) -> bool:
+        """True if its rows may be read and handed out."""
+        return self._order.is_ready(self._name)
 
     def next(self, left: Callable[[TopicPartition], int | None]) -> Any:
         """Return the next rows, or None if there are none, or an input has to be waited for. ``left`` returns how many

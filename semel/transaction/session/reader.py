@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict, deque
-from collections.abc import Collection, Generator, Hashable, Mapping, Sequence
+from collections.abc import Collection, Generator, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -115,10 +115,11 @@ class SessionReader:
             for partition in self._positions
         }
         tasks = self._tasks(inputs)
+        reader.paused = _not_ready(tasks)
         for taken in reader.answers(idle=True):
             for rows in taken:
                 inputs[rows.part.range.topic_partition].add(rows)
-            pending, handed_out = deque(tasks), False
+            pending, handed_out = deque(task for task in tasks if task.ready), False
             while pending:
                 batch = pending[0].next(reader.left)
                 if batch is None:
@@ -128,9 +129,10 @@ class SessionReader:
                     pending.rotate(-1)
                     handed_out = True
                     yield batch
-            reader.paused = {partition for partition, one in inputs.items() if one.waiting}
+            waiting = {partition for partition, one in inputs.items() if one.waiting}
+            reader.paused = waiting | _not_ready(tasks)
             now = time.monotonic()
-            self.held = {partition: self.held.get(partition, now) for partition in reader.paused}
+            self.held = {partition: self.held.get(partition, now) for partition in waiting}
             if not handed_out:
                 yield None
 
@@ -150,7 +152,14 @@ class SessionReader:
         for partition in inputs:
             name, place = self._order.task(partition)
             tasks[name].append((place, partition))
-        return [TaskInputs([inputs[partition] for _, partition in sorted(one)], self._order) for one in tasks.values()]
+        return [
+            TaskInputs(name, [inputs[partition] for _, partition in sorted(one)], self._order)
+            for name, one in tasks.items()
+        ]
+
+
+def _not_ready(tasks: Iterable[TaskInputs]) -> set[TopicPartition]:
+    return {partition for task in tasks if not task.ready for partition in task.partitions}
 
 
 def _reads_committed(client: Client) -> bool:

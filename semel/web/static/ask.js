@@ -32,3 +32,8 @@ export async function ask(method, path, body) {
   if (!answer.ok) throw new Refused(answer.status, found?.message ?? `The worker answered ${answer.status}.`);
   return found;
 }
+
+/** The path of a connector, as Kafka Connect names it. */
+export function pathOf(name, rest = "") {
+  return `connectors/${encodeURIComponent(name)}${rest}`;
+}

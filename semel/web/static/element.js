@@ -29,3 +29,19 @@ export function setState(node, state) {
   node.className = `state ${state}`;
   setText(node, state);
 }
+
+/** A button that does something to what is named, and is disabled meanwhile. The page says what was refused. */
+export function actionButton(text, name, action) {
+  const made = element("button", { type: "button", "aria-label": `${text} ${name}` }, text);
+  made.onclick = async () => {
+    made.disabled = true;
+    try {
+      await action();
+    } catch {
+      // the page says what was refused
+    } finally {
+      made.disabled = false;
+    }
+  };
+  return made;
+}

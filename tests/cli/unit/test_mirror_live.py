@@ -20,7 +20,7 @@ import logging, subprocess, sys
 from pathlib import Path
 from semel.cli.mirror.live import live
 from semel.mirror.config.properties import read_properties
-from semel.mirror.metrics import FlowMeter
+from semel.mirror.meter import Doing, FlowMeter
 logging.basicConfig(level=logging.INFO, format="%(message)s")
 with live():
     there, back = map(FlowMeter, read_properties(Path(sys.argv[1])).flows)
@@ -30,7 +30,7 @@ with live():
         logging.info("round %d of A->B", number)
         subprocess.run(["sh", "-c", f"echo line {number} of another process >&2"], check=True)
     subprocess.run(["sh", "-c", "printf 'half a line' >&2"], check=True)
-    back.running = False
+    back.doing = Doing.ENDED
 print("ended", file=sys.stderr)
 """
 FIGURES = [

@@ -24,7 +24,7 @@ from semel.processes.supervisor import State
 from semel.sandbox import Sandbox
 from semel.sandbox.security import Secured
 from semel.strict_json import read_object
-from semel.web.basic_login import basic_header
+from semel.web.basic_header import basic_header
 from semel.wire.api import membership
 from semel.wire.client import Client
 from tests.connect.support.place import Place

@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 
 from semel.processes.supervisor import State
 from semel.sandbox import Sandbox
-from tests.connect.support.chromium import chromium
 from tests.connect.support.place import Place
 from tests.connect.support.running import Running
+from tests.support.chromium import chromium
 from tests.support.waiting import wait_for
 
 _PATIENCE_MS = 60_000

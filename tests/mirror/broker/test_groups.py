@@ -21,6 +21,7 @@ from semel.config import ClientConfig
 from semel.errors import ConfigError, DataLoss
 from semel.mirror import group_view
 from semel.mirror.config.properties import read_properties
+from semel.mirror.meter import FlowMeter
 from semel.mirror.offsets import segment_topic
 from semel.mirror.offsets.groups import GroupFollower
 from semel.mirror.offsets.segment_topic import SegmentTopic
@@ -262,7 +263,7 @@ def test_two_threads_that_follow_groups_at_once(a: Sandbox, b: Sandbox, spark: S
     topic, group = topics.create(a.bootstrap_servers, unique("at-once"), 1), unique("group")
     file = mm2(tmp_path, a, b, topic, groups=group, checkpoints__topic__replication__factor="1")
     (flow,), id = read_properties(file).flows, f"mirror.{alias_of(file)}.B"
-    follower = GroupFollower(flow, id)
+    follower = GroupFollower(flow, id, FlowMeter(flow))
     with Client(ClientConfig.parse({"bootstrap.servers": b.bootstrap_servers})) as client:
 
         def rounds(count: int) -> None:

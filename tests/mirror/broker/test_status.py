@@ -58,6 +58,7 @@ def test_what_status_and_metrics_say(a: Sandbox, b: Sandbox, spark: SparkSession
         "target": target,
         "held_back": 0,
         "problem": "",
+        "paused": False,
         "seconds": None,
         "lag": 0,
         "way_out": "",

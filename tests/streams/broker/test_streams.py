@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from semel.errors import ConfigError, DataLoss
 from semel.streams import App, windows
 from semel.streams.lookup import look_up
 from semel.streams.metrics import METRICS, StreamsCollector
+from semel.streams.state.backend import Position
 from semel.streams.state.rocks import Rocks
 from semel.streams.worker.worker import Worker
 from semel.testing.records import read
@@ -214,6 +216,48 @@ def test_a_store_without_a_position_is_not_believed(
     assert values(servers, out) == [("a", "1"), ("a", "2"), ("b", "1")]
     assert "'counts' is thrown away, and restored" in caplog.text
     assert "it has entries, and no position" in caplog.text
+
+
+def test_the_folder_of_a_task_that_has_moved_away_is_deleted(servers: str, name: str, conf: dict[str, object]) -> None:
+    source, out = create(servers, f"{name}-in", 1), create(servers, f"{name}-out")
+    fill(servers, source, (None, "a", 1))
+    folder = Path(str(conf["state.dir"])) / name
+    (folder / "notes").mkdir(parents=True)
+    Rocks(folder / "1_7" / "rocksdb" / "counts").close()
+    work(counting(name, {**conf, "state.cleanup.delay.ms": 0}, source, out), lambda: not (folder / "1_7").exists())
+    assert {path.name for path in folder.iterdir()} == {"1_0", "notes"}
+
+
+def test_s10_a_standby_repairs_what_lies_in_its_folder(
+    servers: str, name: str, conf: dict[str, object], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A folder with a bogus position, as of another time. Its copy is right, and counts on when it takes over."""
+    source, out = create(servers, f"{name}-in", 1), create(servers, f"{name}-out")
+    folders = [Path(f"{conf['state.dir']}-{number}") for number in range(2)]
+    planted = Rocks(folders[1] / name / "1_0" / "rocksdb" / "counts")
+    planted.write([(b"a", bytes(8) + (99).to_bytes(8, "big"))], [], Position("another", 1_000_000, 0, 0))
+    planted.close()
+    more = {"num.standby.replicas": 1, "session.timeout.ms": 6_000}
+    one, two = (counting(name, {**conf, **more, "state.dir": str(folder)}, source, out) for folder in folders)
+    running = [threading.Thread(target=app.run) for app in (one, two)]
+    fill(servers, source, (None, "a", 1))
+    try:
+        running[0].start()
+        wait_for(lambda: values(servers, out), "the first count")
+        running[1].start()
+        fill(servers, source, (None, "b", 1))
+        wait_for(lambda: two.counts.updated + two.counts.restored >= 2, "the copy")
+        one.stop()
+        running[0].join()
+        fill(servers, source, (None, "a", 2))
+        wait_for(lambda: ("a", "2") in values(servers, out), "the next count")
+    finally:
+        for app, thread in zip((one, two), running, strict=True):
+            app.stop()
+            if thread.is_alive():
+                thread.join()
+    assert values(servers, out) == [("a", "1"), ("a", "2"), ("b", "1")]
+    assert "'counts' is thrown away, and restored" in caplog.text
 
 
 def test_a_changelog_that_deletes_with_time_is_refused(servers: str, name: str, conf: dict[str, object]) -> None:

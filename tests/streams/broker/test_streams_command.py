@@ -16,7 +16,9 @@ from typer.testing import CliRunner
 from semel import cli
 from semel.config import ClientConfig
 from semel.errors import ConfigError
+from semel.sandbox.processes import children
 from semel.streams import App
+from semel.streams.app_file import AppFile
 from semel.streams.lookup import look_up
 from semel.streams.worker.worker import Worker
 from semel.testing.records import read
@@ -84,6 +86,30 @@ def test_the_command_line_runs_shows_and_begins_again(servers: str, name: str, f
     with Client(ClientConfig.parse({"bootstrap.servers": servers})) as client:
         assert groups.all_committed(client, name) == {}
         assert not client.existing({f"{name}-counts-changelog", f"{name}-counts-repartition"})
+
+
+@pytest.mark.exhaustive
+def test_as_many_processes_as_threads_and_one_that_is_killed_comes_back(servers: str, name: str, file: Path) -> None:
+    file.write_text(file.read_text().replace("50}", '50, "num.stream.threads": 2, "session.timeout.ms": 6_000}'))
+    with pytest.raises(ConfigError, match=r"App.run\(\) is one worker"):
+        AppFile.read(file).load().run()
+    fill(servers, f"{name}-in", (None, "a", 1), (None, "b", 2), (None, "a", 3))
+    program = "from semel.cli import main; main()"
+    running = subprocess.Popen([sys.executable, "-c", program, "streams", "run", str(file)])
+    try:
+        wait_for(lambda: {("a", "2"), ("b", "1")} <= set(values(servers, f"{name}-out")), "the counts")
+        first = dict(children(running.pid))
+        assert len(first) == 2
+        os.kill(min(first), signal.SIGKILL)
+        wait_for(lambda: len(dict(children(running.pid)).keys() - first.keys()) == 1, "the one that comes instead")
+        fill(servers, f"{name}-in", (None, "b", 4), (None, "a", 5))
+        wait_for(lambda: {("a", "3"), ("b", "2")} <= set(values(servers, f"{name}-out")), "the next counts")
+    finally:
+        os.kill(running.pid, signal.SIGTERM)
+        assert running.wait(60) == 0
+    assert len(values(servers, f"{name}-out")) == len(set(values(servers, f"{name}-out")))
+    assert not children(running.pid)
+    assert {path.name for path in (file.parent / "state").iterdir()} == {"0", "1"}
 
 
 def test_a_key_is_found_in_whichever_partition_it_lies(servers: str, name: str, tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ STEPS: list[Step] = [
     OwnerStep.INITIALISED,
     SessionStep.ASSIGNED,
     StreamsStep.OPENED,
+    StreamsStep.RESTORING,
     StreamsStep.RESTORED,
     SessionStep.POSITIONS_READ,
     SessionStep.HANDED_OUT,
@@ -87,7 +88,8 @@ def test_tables_of_tables_are_killed_at_steps(broker: Sandbox, nursery: Nursery,
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("shape", ["count", "copy", "join", "tables"])
 def test_killed_at_all_steps(broker: Sandbox, nursery: Nursery, tmp_path: Path, shape: str) -> None:
-    steps = [step for step in STEPS if shape != "copy" or step is not StreamsStep.RESTORED]
+    stateful = (StreamsStep.RESTORING, StreamsStep.RESTORED)
+    steps = [step for step in STEPS if shape != "copy" or step not in stateful]
     _killed(broker, nursery, tmp_path, shape, steps)
 
 
@@ -147,10 +149,13 @@ def test_state_that_is_not_what_it_was(broker: Sandbox, nursery: Nursery, tmp_pa
     assert_exact(job)  # counts add up: what went wrong once stays wrong
 
 
+@pytest.mark.parametrize("standbys", [0, pytest.param(1, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_workers_come_and_go_with_their_state(broker: Sandbox, nursery: Nursery, tmp_path: Path, shape: str) -> None:
+def test_workers_come_and_go_with_their_state(
+    broker: Sandbox, nursery: Nursery, tmp_path: Path, shape: str, standbys: int
+) -> None:
     """One worker, then three, then two, each with a folder of its own: tasks move, and are restored there."""
-    job = new_job(broker, tmp_path, 1000, 4000, shape=shape)
+    job = replace(new_job(broker, tmp_path, 1000, 4000, shape=shape), standbys=standbys, recovery_lag=100)
     folders = [str(tmp_path / f"state-{number}") for number in range(3)]
     with ExitStack() as running, Client(ClientConfig.parse({"bootstrap.servers": job.servers})) as client:
         workers = []
@@ -169,16 +174,19 @@ def test_workers_come_and_go_with_their_state(broker: Sandbox, nursery: Nursery,
 
 
 @pytest.mark.parametrize(
-    ("shape", "step"),
+    ("shape", "step", "standbys"),
     [
-        pytest.param(shape, step, marks=[] if (shape, step) == FROZEN_SAMPLE else pytest.mark.exhaustive)
+        pytest.param(shape, step, 0, marks=[] if (shape, step) == FROZEN_SAMPLE else pytest.mark.exhaustive)
         for shape in ("count", "copy", "join")
         for step in STEPS[STEPS.index(StreamsStep.PROCESSED) : STEPS.index(OwnerStep.MARKERS_SEEN)]
-    ],
+    ]
+    + [pytest.param("count", step, 1, marks=pytest.mark.exhaustive) for step in SAMPLE[1:]],
 )
-def test_frozen_through_a_rebalance(broker: Sandbox, nursery: Nursery, tmp_path: Path, shape: str, step: Step) -> None:
+def test_frozen_through_a_rebalance(
+    broker: Sandbox, nursery: Nursery, tmp_path: Path, shape: str, step: Step, standbys: int
+) -> None:
     """A worker is frozen, its tasks go to another one; then it thaws, and its folder is no harm."""
-    job = new_job(broker, tmp_path, 0, 2000, shape=shape)
+    job = replace(new_job(broker, tmp_path, 0, 2000, shape=shape), standbys=standbys)
     folders = [str(tmp_path / "state-0"), str(tmp_path / "state-1")]
     point = CrashPoint(step, 3, Action.STOP)
     frozen_plan = CrashPlan(tmp_path / "frozen", point)

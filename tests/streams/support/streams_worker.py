@@ -66,10 +66,13 @@ class StreamsJob:
     chunk: int = 50
     request_timeout_ms: int = 30_000
     timeout_ms: int = 2_000
+    session_ms: int | None = None
     commit_ms: int = 5
     shape: str = "count"
     table: str = ""
     users: int = 0
+    standbys: int = 0
+    recovery_lag: int = 10_000
 
     def app(self) -> App:
         app = App(
@@ -77,11 +80,13 @@ class StreamsJob:
             **{
                 "bootstrap.servers": self.servers,
                 "transaction.timeout.ms": self.timeout_ms,
-                "session.timeout.ms": self.timeout_ms,
+                "session.timeout.ms": self.session_ms or self.timeout_ms,
                 "commit.interval.ms": self.commit_ms,
                 "max.poll.records": self.chunk,
                 "request.timeout.ms": self.request_timeout_ms,
                 "state.dir": self.state_dir,
+                "num.standby.replicas": self.standbys,
+                "acceptable.recovery.lag": self.recovery_lag,
                 **({"group.instance.id": self.instance} if self.instance else {}),
                 **(self._handlers if self.shape == "tables" else {}),
             },
@@ -240,7 +245,7 @@ def work(job: StreamsJob) -> None:
     """Work until all is done, in one start."""
     with Client(ClientConfig.parse({"bootstrap.servers": job.servers})) as client, Worker(job.app()) as worker:
         while True:
-            if not worker.step() and done(client, job):
+            if not worker.step() and not worker.restoring and done(client, job):
                 worker.commit()
                 return
 

@@ -334,7 +334,8 @@ def test_what_cannot_be_is_refused_when_it_is_built(build: object, error: type[S
     [
         ({"commit.interval.ms": 20_000}, ConfigError, "longer than transaction.timeout.ms"),
         ({"commit.interval.ms": "soon"}, ConfigError, "is not a whole number of at least 1"),
-        ({"num.standby.replicas": 1}, Unsupported, "num.standby.replicas"),
+        ({"num.standby.replicas": -1}, ConfigError, "num.standby.replicas"),
+        ({"num.stream.threads": 0}, ConfigError, "num.stream.threads"),
         ({"processing.guarantee": "at_least_once"}, Unsupported, "processing.guarantee"),
         ({"auto.offset.reset": "none"}, ConfigError, "is not one of earliest, latest"),
         ({"isolation.level": "read_uncommitted"}, ConfigError, "would count rows of transactions that are aborted"),

@@ -8,9 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from semel.errors import ConfigError
+from semel.errors import ConfigError, Retriable
+from semel.streams.clock import now_ms
 from semel.streams.rows import timestamps
 from semel.streams.state.backend import Backend, DamagedStore, Memory, Position
+from semel.streams.state.changelog import Restore
 from semel.streams.state.rocks import Rocks
 from semel.streams.state.state_store import StateStore, StoreSpec
 
@@ -61,6 +63,19 @@ def test_a_restore_that_is_interrupted_makes_a_store_no_younger(backend: Backend
     there = backend.position()
     assert there is not None
     assert there.written_ms > 1_000
+
+
+def test_a_restore_that_was_frozen_for_a_day_is_not_believed(backend: Backend) -> None:
+    """Deletions may have been compacted away meanwhile. A store is as old as when it was last seen to be at the end."""
+    store, planned = StateStore(StoreSpec("s"), backend), now_ms()
+    one = Restore(("changelog", 0), store, "AAAAAAAAAAAAAAAAAAAAAA", 0, 9, fresh_ms=planned - DAY // 2)
+    one.check_fresh()
+    one.reach(9)
+    assert store.position is not None
+    assert store.position.written_ms == planned - DAY // 2
+    one.fresh_ms = planned - DAY
+    with pytest.raises(Retriable, match="changelog-0 was not read for 24 hours"):
+        one.check_fresh()
 
 
 def test_what_is_restored_is_what_was_written(backend: Backend) -> None:

@@ -22,7 +22,8 @@ from semel.security import Tls
 from semel.web.access import Access, Login
 from semel.web.answers import failed, json_answer, read_body
 from semel.web.app import make_app
-from semel.web.basic_login import BasicLogin, basic_header
+from semel.web.basic_header import basic_header
+from semel.web.basic_login import BasicLogin
 from semel.web.listener import Listener, http_address
 from semel.web.page import Page, files_route
 from semel.web.server import Server

@@ -128,9 +128,7 @@ def test_what_changes_nothing_is_listed_once(tmp_path: Path) -> None:
         "B.offset.storage.replication.factor",
         "B.topic.creation.enable",
         "connector.client.config.override.policy",
-        "dedicated.mode.enable.internal.rest",
         "key.converter",
-        "listeners",
         "status.storage.topic",
         "tasks.max",
         "tasks.max.enforce",
@@ -138,6 +136,17 @@ def test_what_changes_nothing_is_listed_once(tmp_path: Path) -> None:
         "value.converter.schemas.enable",
     )
     assert found.flows[0].offset_syncs is None
+    assert found.rest is not None
+    assert [(one.host, one.port) for one in found.rest.server.listeners] == [("localhost", 8080)]
+
+
+def test_listeners_alone_open_no_port(tmp_path: Path) -> None:
+    """As in MirrorMaker 2, which serves REST in its dedicated mode only if it is asked to."""
+    found = read(tmp_path, "listeners = http://localhost:8080\naccess.control.allow.origin = *")
+    assert found.rest is None
+    assert {"listeners", "access.control.allow.origin"} <= set(found.accepted)
+    with pytest.raises(ConfigError, match="listeners=ftp://x is not an address"):
+        read(tmp_path, "dedicated.mode.enable.internal.rest = true\nlisteners = ftp://x")
 
 
 def test_the_defaults_of_mirrormaker_may_be_written_out(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The addresses of REST, their TLS, and who may ask: settings of a worker."""
+"""The addresses of REST, their TLS, and who may ask: settings of a worker or a mirror."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from semel.errors import ConfigError
 from semel.jaas import option_of_entry
 from semel.security import SECURITY, Tls, read_tls
 from semel.settings import NOTHING, Setting, not_yet, read_settings
-from semel.web.basic_login import basic_header
+from semel.web.basic_header import basic_header
 from semel.web.listener import Listener, http_address
 
 __all__ = ["HTTPS", "REST_SETTINGS", "RestConfig"]
