@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -170,10 +170,10 @@ def test_drivers_and_each_step(kafka: Sandbox, postgres: Postgres, tmp_path: Pat
     rows.check_exact()
 
 
-def kill_at_each_step(servers: str, lines: Lines, folder: Path, points: Sequence[CrashPoint] = EACH) -> None:
+def kill_at_each_step(servers: str, lines: Lines, folder: Path) -> None:
     """Before the kills, one task is held before its file appears, until another has written its records."""
     held = CrashPoint(SinkTaskStep.ROWS_SENT, 7, Action.HANG)
-    plan = CrashPlan(folder, held, *points)
+    plan = CrashPlan(folder, held, *IN_TASKS)
     with running(servers, plan, lines) as driver:
         wait_for(lambda: plan.struck(held), driver.tail)
         wait_for(lambda: len(lines.written()) == 300, driver.tail)
@@ -193,14 +193,14 @@ def test_files_at_each_step(kafka: Sandbox, tmp_path: Path, ends: dict[str, str]
 @pytest.mark.exhaustive
 def test_delta_at_each_step(kafka: Sandbox, tmp_path: Path) -> None:
     tables = Tables(kafka.bootstrap_servers, tmp_path / "tables")
-    kill_at_each_step(kafka.bootstrap_servers, tables, tmp_path, IN_TASKS)
+    kill_at_each_step(kafka.bootstrap_servers, tables, tmp_path)
 
 
 @pytest.mark.exhaustive
 def test_objects_at_each_step(kafka: Sandbox, tmp_path: Path) -> None:
     with object_store(tmp_path) as store:
         lines = Objects(kafka.bootstrap_servers, store)
-        kill_at_each_step(kafka.bootstrap_servers, lines, tmp_path, IN_TASKS)
+        kill_at_each_step(kafka.bootstrap_servers, lines, tmp_path)
 
 
 @pytest.mark.exhaustive
