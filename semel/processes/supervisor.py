@@ -33,8 +33,8 @@ _RECOVERED_S = 60.0
 _LOOK_S = 1.0
 #: Why a process has not connected, by whether it has a slot.
 _WAITS = {
-    False: "no slot of Spark is free for it. It waits, and nothing is lost. Raise the slots (--master local[N,4], more"
-    " executors or cores), or stop another process.",
+    False: "no slot of Spark is its own yet. It waits, and nothing is lost. Spark may still be starting. If it stays,"
+    " no slot is free: raise the slots (--master local[N,4], more executors or cores), or stop another process.",
     True: "it has a slot of Spark, and its Python has not connected to the driver yet. Nothing is lost. If it stays,"
     " look at the load of its executor, and whether that reaches the driver.",
     None: "Spark does not say whether it has a slot. It waits, and nothing is lost. Look at Spark's driver.",
@@ -186,6 +186,8 @@ class Supervisor:
             if one.connected_at and time.monotonic() - one.connected_at > _RECOVERED_S:
                 backoff.reset()
             reason = ended.error if ended is not None else reason
+            if one.stopping.is_set() and one.launch is not None and one.launch.attempt < 0:
+                break  # its job was cancelled before it ran: nothing was lost
             self._change(one, state=State.RESTARTING, where="", reason=reason)
             one.stopping.wait(backoff.next())
         if one.launch is None or one.launch.attempt < 0:  # it never ran, and left nothing

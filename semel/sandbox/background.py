@@ -82,7 +82,8 @@ def start(
             raise ConfigError(
                 f"a broker is already running at {present.bootstrap_servers}. Nothing was started, and no topic was"
                 " created. Use it, and create topics with `semel broker topic NAME:PARTITIONS`; or end it by `semel"
-                f" broker stop`{'' if present.keeps_data else ', and its data with it'}.",
+                f" broker stop`{'' if present.keeps_data else ', and its data with it'}. A second one beside it needs "
+                "another --port, and a SEMEL_CACHE of its own.",
                 tag="BROKER_RUNNING",
             )
         if present is not None:

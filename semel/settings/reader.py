@@ -60,9 +60,9 @@ def not_yet(what: str, remedy: str, nothing: str = NOTHING) -> Unsupported:
     return Unsupported(f"{what} is not there yet. {nothing} {remedy}", tag="NOT_YET")
 
 
-def nearest(name: str, names: Iterable[str], prefix: str = "") -> str:
+def nearest(name: str, names: Iterable[str], prefix: str = "", *, likeness: float = 0.6) -> str:
     """Return the words that point to the nearest known name, with its prefix, or an empty text."""
     if len(name) > _LONGEST_NAME:  # comparing takes the square of its length
         return ""
-    close = difflib.get_close_matches(name, list(names), n=1)
+    close = difflib.get_close_matches(name, list(names), n=1, cutoff=likeness)
     return f"; did you mean {prefix}{close[0]}?" if close else ""

@@ -14,7 +14,7 @@ from semel.config import ClientConfig
 from semel.connect.plugins import check_header_converter, converter, without_effect
 from semel.connect.settings.clients import POLICIES, consumer_client
 from semel.errors import ConfigError
-from semel.settings import NOTHING, missing, not_yet
+from semel.settings import NOTHING, missing, nearest, not_yet, unknown
 from semel.settings.fields import read_fields, setting, table_of
 from semel.settings.providers import Providers, resolve
 from semel.settings.unused import Names, warn_of_unused
@@ -39,6 +39,8 @@ _LATER = {
 #: Empty is what Kafka has by default.
 _UNLESS_EMPTY = ("access.control.allow.methods", "response.http.headers.config")
 _LATER_PREFIXES = ("config.storage.", "status.storage.", "offset.storage.", "rest.", "listeners.")
+#: How like a known name is to a name that was meant to be it.
+_TYPED_WRONG = 0.85
 _CONVERTERS = ("key.converter.", "value.converter.")
 _PRODUCER, _ADMIN, _CONSUMER = "producer.", "admin.", "consumer."
 
@@ -183,4 +185,7 @@ def _checked(prefix: str, client: Mapping[str, str], given: Mapping[str, str]) -
 def _refuse_later(given: Mapping[str, str]) -> None:
     for name in given:
         if name in _LATER or name.startswith(_LATER_PREFIXES):
+            # a mistake in typing is not a setting of Kafka's that is to come
+            if name not in _LATER and (hint := nearest(name, _known(), likeness=_TYPED_WRONG)):
+                raise unknown(name, (), hint=hint)
             raise not_yet(f"{name:.200}", _LATER.get(name, "Remove it."))

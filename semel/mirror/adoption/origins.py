@@ -172,7 +172,7 @@ class GivenOrigin(Origin):
             ]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ConfigError(
-                f"{path} has no offsets that can be read ({error!r:.200}). {_NOTHING} Give a JSON list as `semel mirror"
+                f"{path} has no offsets that can be read ({error!s:.200}). {_NOTHING} Give a JSON list as `semel mirror"
                 ' translate --json` prints it: [{"topic": "orders", "partition": 0, "offset": 42}].',
                 tag="WRONG_VALUE",
             ) from None

@@ -146,7 +146,7 @@ def test_without_a_slot_it_says_what_to_raise(watched: Watched) -> None:
         watched.supervisor.start(f"many-{number}", f"{BEATING}:beat", given)
 
     def waiting() -> list[Status]:
-        return [one for one in watched.supervisor.statuses if "no slot of Spark is free" in one.reason]
+        return [one for one in watched.supervisor.statuses if "no slot of Spark is its own yet" in one.reason]
 
     def last_one_waits() -> bool:
         states = [one.state for one in watched.supervisor.statuses]

@@ -162,6 +162,8 @@ def test_what_would_change_the_result_is_refused_at_its_setting(setting: str, va
         ({"ofset.storage.topic": "x"}, "UNKNOWN_OPTION", "did you mean offset.storage.topic?"),
         ({"config.storage.topic": "c"}, "MISSING_OPTION", "status.storage.topic is missing"),
         ({"rest.port": "8083"}, "NOT_YET", "rest.port is not there yet"),
+        ({"config.storage.topc": "c"}, "UNKNOWN_OPTION", "did you mean config.storage.topic?"),
+        ({"offset.storage.min.insync.replicas": "2"}, "NOT_YET", "min.insync.replicas is not there yet"),
         ({"listeners": "https://:8083"}, "MISSING_OPTION", "Give listeners.https.ssl.keystore.location"),
         ({"rest.advertised.listener": "https", "listeners": "http://:1"}, "WRONG_VALUE", "has no listener"),
         ({"semel.rest.credentials.file": "/nowhere"}, "REST_LOGIN", "cannot be read: No such file"),

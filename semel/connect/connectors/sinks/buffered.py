@@ -220,7 +220,13 @@ def refused(error: OSError) -> ConfigError | Retriable:
             tag="FILE_SINK",
         )
     return ConfigError(
-        f"the folder of path cannot be used: {error.strerror or error}. Nothing was written. Correct path, or its"
-        " rights.",
+        f"the folder of path cannot be used: {_said(error)}. Nothing was written. Correct path, or its rights.",
         tag="FILE_SINK",
     )
+
+
+def _said(error: OSError) -> str:
+    """Return what is wrong, and with which file or folder."""
+    if error.strerror is None:
+        return str(error)
+    return error.strerror if error.filename is None else f"{error.strerror}: {error.filename}"

@@ -67,7 +67,11 @@ def _parquet(column: Any, field: pa.Field, codec: str) -> bytes:
 def fields_of(column: Any, field: pa.Field) -> pa.Table:
     """Return the fields of structs as columns."""
     if not pa.types.is_struct(field.type) or not field.type.num_fields:
-        raise _bad("the value of a record has no fields", "Use a converter that reads schemas, or JsonFormat.")
+        raise _bad(
+            "the value of a record has no fields",
+            "Give the connector a value.converter that reads schemas, as JsonConverter with"
+            " value.converter.schemas.enable=true or those of a schema registry. FileSink's JsonFormat takes all.",
+        )
     column = whole(column)
     return pa.table([column.field(number) for number in range(field.type.num_fields)], schema=pa.schema(field.type))
 
