@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,10 @@ from semel import cli
 from semel.config import ClientConfig
 from semel.errors import ConfigError
 from semel.mirror.config.properties import read_properties
+from semel.mirror.flow import Flow
 from semel.mirror.operation.offsets import set_positions
 from semel.sandbox import Sandbox
-from semel.steps import AdoptionStep, Step, timed
+from semel.steps import AdoptionStep, MirrorStep, Step, timed
 from semel.wire.client import Client
 from tests.mirror.support.harness import alias_of, copy_once, mm2, produce, records, unique
 from tests.mirror.support.operating import REST, operated
@@ -216,3 +218,32 @@ def test_what_is_copied_while_offsets_are_set_is_not_copied_again(
         wait_for(lambda: "last" in all_values(b, target), "the last record")
         assert all_values(b, target) == ["a", "a", "b", "B", "last"]
         assert not mirror.failed
+
+
+def test_a_run_to_the_end_says_so_where_it_is_stopped_in_between(
+    a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path
+) -> None:
+    """``--once`` of a scheduler: an end without an error would mean that all was copied."""
+    file, topic, target = new(a, b, tmp_path)
+    write(a, topic, "0")
+    (config,) = read_properties(file).flows
+
+    def copy(*commands: str) -> None:
+        left = [*commands]
+        flow = Flow(spark, config, threading.Event())
+
+        def meanwhile(step: Step, _: float) -> None:
+            if step is MirrorStep.TOPICS_FOLLOWED:
+                while left:
+                    run(file, left.pop(0))
+                wait_for(lambda: flow._restart.is_set() or not commands, "the stop to be seen")
+
+        with timed(meanwhile):
+            flow.run(once=True)
+
+    with pytest.raises(ConfigError, match="FLOW_PAUSED"):
+        copy("stop")
+    assert values(b, target) == []
+    run(file, "resume")
+    copy("stop", "resume")
+    assert values(b, target) == ["0"]
