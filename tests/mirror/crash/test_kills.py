@@ -162,6 +162,7 @@ def copied(driver: Program) -> list[float]:
     ]
 
 
+@pytest.mark.exhaustive
 def test_control_at_least_once_doubles(a: Sandbox, b: Sandbox, tmp_path: Path) -> None:
     """The same file but for the guarantee, and one kill, between the rows and their positions."""
     file, topic, target = new(a, b, tmp_path, "control", B__exactly__once__source__support="disabled")

@@ -30,6 +30,7 @@ def test_pipeline(kafka: Sandbox, tmp_path: Path) -> None:
     runpy.run_path(str(EXAMPLES / "test_pipeline_crash.py"))["test_not_one_order_is_lost_or_doubled"](kafka, tmp_path)
 
 
+@pytest.mark.exhaustive  # its sample is the README, which runs it
 def test_batch_job(kafka: Sandbox, tmp_path: Path) -> None:
     topic = create(kafka, "example-report", 2)
     for version, printed in (("20261121", "100,000 rows in "), ("20261121", "skipped")):

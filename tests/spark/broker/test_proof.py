@@ -146,7 +146,8 @@ def test_what_a_first_try_has_left_in_shuffles_is_not_used(twices: Twices, tmp_p
     assert history.exact, f"{history}\n{said[-6000:]}"
 
 
-@pytest.mark.parametrize("shape", ["eager", pytest.param("lazy", marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive  # its sample is what was computed twice before the call
+@pytest.mark.parametrize("shape", ["eager", "lazy"])
 def test_what_a_batch_job_was_checkpointed_from_is_asked_about(twices: Twices, tmp_path: Path, shape: str) -> None:
     """No lineage has it, and making it anew helps in a job group of its own.
 

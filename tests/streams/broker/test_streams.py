@@ -228,6 +228,7 @@ def test_the_folder_of_a_task_that_has_moved_away_is_deleted(servers: str, name:
     assert {path.name for path in folder.iterdir()} == {"1_0", "notes"}
 
 
+@pytest.mark.exhaustive  # its sample is the standby that takes over
 def test_s10_a_standby_repairs_what_lies_in_its_folder(
     servers: str, name: str, conf: dict[str, object], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -95,7 +95,8 @@ def work(app: App, servers: str, topics: Sequence[str], rows: int) -> None:
         wait_for(done, "the output", 120)
 
 
-def test_fifty_topologies_answer_on_a_broker_as_kafka_streams_does(servers: str, conf: dict[str, object]) -> None:
+@pytest.mark.parametrize("count", [16, pytest.param(CASES, marks=pytest.mark.exhaustive)])
+def test_topologies_answer_on_a_broker_as_kafka_streams_does(servers: str, conf: dict[str, object], count: int) -> None:
     """All are parts of one application, so that they share a start."""
     fitting, tables = (
         [one for one in kept(file) if len(one["topics"]) + len(one["changelogs"]) < 4 and by_time(one)]
@@ -103,20 +104,22 @@ def test_fifty_topologies_answer_on_a_broker_as_kafka_streams_does(servers: str,
     )
     joined = [one for one in fitting if any(part.joined for part in build(one["steps"]).topology.sub_topologies())]
     of_tables = [one for one in tables if not re.search("session|sliding|meet", str(one["steps"]))]
-    cases = [*joined[: CASES // 2], *fitting[: CASES // 2], *of_tables[:10]]
-    app = App("answers", **{**conf, "statestore.cache.max.bytes": 0})
+    cases = [*joined[: count // 2], *fitting[: count // 2], *of_tables[: count // 5]]
+    app = App(f"answers{count}", **{**conf, "statestore.cache.max.bytes": 0})
     expected: Rows = {}
     newest: Rows = {}
     for number, one in enumerate(cases):
-        prefix = f"c{number}-"
+        prefix = f"c{count}-{number}-"
         add(app, one["steps"], prefix)
         answers = judged(one)
         expected |= {prefix + name: rows for name, rows in answers["topics"].items()}
-        newest |= {name.replace("app-", f"answers-{prefix}", 1): rows for name, rows in answers["changelogs"].items()}
+        newest |= {
+            name.replace("app-", f"answers{count}-{prefix}", 1): rows for name, rows in answers["changelogs"].items()
+        }
     outside = [node for node in app.topology.nodes if isinstance(node, Sink) and not node.internal]
     inputs = {source.topic for part in app.topology.sub_topologies() for source in part.sources if not source.internal}
     make_topics(servers, sorted(inputs | {sink.topic for sink in outside}))
-    rows = [(f"c{number}-{row[0]}", *row[1:]) for number, one in enumerate(cases) for row in one["records"]]
+    rows = [(f"c{count}-{number}-{row[0]}", *row[1:]) for number, one in enumerate(cases) for row in one["records"]]
     fill(servers, rows)
     work(app, servers, sorted(expected), sum(map(len, expected.values())))
     assert read(servers, sorted(expected)) == expected

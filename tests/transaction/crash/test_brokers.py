@@ -79,6 +79,7 @@ def test_the_coordinator_is_frozen_and_moved_at_every_step(kafka3: Sandbox) -> N
     assert_whole(job)
 
 
+@pytest.mark.exhaustive  # its sample is objection 18: a broker of three is killed
 def test_every_broker_is_restarted_under_load(kafka3: Sandbox) -> None:
     """An orderly restart of one after the other, as for an upgrade: the owner never stops, and no batch is seen to
     fail.
