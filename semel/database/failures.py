@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from semel.errors import Retriable
 
-__all__ = ["briefly", "database_errors", "is_broken"]
+__all__ = ["briefly", "database_errors", "is_broken", "is_refusal"]
 
 
 @contextmanager
@@ -28,6 +28,11 @@ def database_errors(prefix: str) -> Iterator[None]:
 def is_broken(error: Exception) -> bool:
     """Return True if the connection cannot be used any more."""
     return isinstance(error, DBAPIError) and error.connection_invalidated
+
+
+def is_refusal(error: Exception) -> bool:
+    """Return True if the database has answered a COMMIT, and refused it: rows break a constraint that is deferred."""
+    return isinstance(error, IntegrityError) and not error.connection_invalidated
 
 
 def briefly(error: Exception) -> str:

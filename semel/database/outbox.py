@@ -17,7 +17,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from semel.cluster import Cluster
-from semel.database.failures import briefly, database_errors, is_broken
+from semel.database.failures import briefly, database_errors, is_broken, is_refusal
 from semel.database.ledger import DatabaseTransaction, Ledger, Newest
 from semel.database.takeover import Takeover, older_database_error
 from semel.database.turns import Turns
@@ -267,6 +267,9 @@ class Outbox:
         try:
             work.connection.commit()
         except SQLAlchemyError as error:
+            if is_refusal(error):
+                doubt.over = self._abort(worker, prepared, error)
+                raise
             self._settle(worker, prepared, error, doubt)
         reached(OutboxStep.DECIDED, self._prefix)
         worker.last = prepared.identity if prepared is not None else worker.last

@@ -146,7 +146,7 @@ class Flow:
                     self._wait_until_wanted(watch)
                     continue
                 self._work(watch, tries, once=once)
-                if once:
+                if once and not watch.lets_go:  # else it has ended in the middle
                     return
             except (AbortAndRetry, Retriable) as error:
                 # a cluster is away, or the last round's outcome is unknown: a takeover shows it

@@ -57,9 +57,12 @@ class Plan:
         return [one for one in self.partitions if one.position is not None]
 
     def is_done(self, positions: Positions) -> bool:
-        """Return whether a flow has exactly these positions: it was adopted already, and has copied nothing since."""
-        at = {p: one.offset for p, one in positions.at.items() if p[0] in self.topics}
-        return at == {one.partition: one.position for one in self.begun}
+        """Return whether a flow has exactly these positions, of these topics, and none of them is stopped: it was
+        adopted already, and has copied nothing since.
+        """
+        at = {p: (one.offset, positions.ids.get(p[0])) for p, one in positions.at.items() if p[0] in self.topics}
+        begun = {one.partition: (one.position, id_text(self.topics[one.partition[0]].id)) for one in self.begun}
+        return at == begun and not any(topic in self.topics for topic, _ in positions.stopped)
 
     def check(self) -> None:
         """Raise :class:`ConfigError` if a partition is refused, or none has a position."""

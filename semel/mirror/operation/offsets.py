@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from semel.errors import ConfigError
 from semel.mirror.adoption.adopt import adopt
-from semel.mirror.adoption.origins import GivenOrigin
+from semel.mirror.adoption.origins import Origin, Standing, Trust
 from semel.mirror.adoption.plan import Plan
 from semel.mirror.config.flow_config import FlowConfig
 from semel.mirror.operation.wanted import FlowState, read_wanted
 from semel.mirror.positions import flow_id, last_known
 from semel.mirror.topic_filter import TopicFilter
 from semel.mirror.topics import find, wants
+from semel.read.ranges import id_text
 from semel.wire.api.offsets import EARLIEST, LATEST, list_offsets
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
@@ -76,11 +77,7 @@ def set_positions(
     there = {(name, index) for name, topic in find(source, named).items() for index in topic.partitions}
     for topic, index in sorted(wanted.keys() - there):
         raise _not_mirrored(config, f"{topic}-{index}")
-    positions = last_known(target, flow_id(config.policy.source, config.policy.target))
-    rows = {p: at.offset for p, at in positions.at.items() if p in there} if positions is not None else {}
-    rows |= {p: offset for p, offset in wanted.items() if offset is not None}
-    rows |= _beginnings(source, config, [p for p, offset in wanted.items() if offset is None])
-    return adopt(source, target, named, GivenOrigin("your request", rows), replaces=True)
+    return adopt(source, target, named, _SetOrigin(wanted), replaces=True)
 
 
 def reset_positions(source: Client, target: Client, config: FlowConfig, topic: str = "") -> Plan:
@@ -99,6 +96,39 @@ def reset_positions(source: Client, target: Client, config: FlowConfig, topic: s
     return set_positions(source, target, config, dict.fromkeys(wanted))
 
 
+@dataclass(frozen=True, slots=True)
+class _SetOrigin(Origin):
+    """The offsets of a request. The other partitions of its topics stay where the flow has come to.
+
+    It is asked for positions once more when the flow is fenced: until then the flow may finish a round.
+    """
+
+    wanted: Mapping[TopicPartition, int | None]
+
+    @property
+    def title(self) -> str:
+        """The request."""
+        return "your request"
+
+    def positions(
+        self, source: Client, target: Client, config: FlowConfig, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, Standing]:
+        """Return an offset of each partition that is named, and of each that the flow has a position of."""
+        known = last_known(target, flow_id(config.policy.source, config.policy.target))
+        rows: dict[TopicPartition, int] = {}
+        if known is not None:
+            topics = source.topics({topic for topic, _ in partitions})
+            same = {name for name, topic in topics.items() if known.ids.get(name) == id_text(topic.id)}
+            rows = {p: at.offset for p, at in known.at.items() if p in partitions and p[0] in same}
+        rows |= {p: offset for p, offset in self.wanted.items() if offset is not None}
+        new = [p for p, offset in self.wanted.items() if offset is None]
+        if new:
+            at = LATEST if config.start == "latest" else EARLIEST
+            listed = list_offsets(source, dict.fromkeys(new, at), read_committed=config.read_committed)
+            rows |= {partition: row.offset for partition, row in listed.items()}
+        return {p: Standing(offset, self.title, Trust.CHOSEN) for p, offset in rows.items()}
+
+
 def _check_stopped(target: Client, config: FlowConfig) -> None:
     if read_wanted(target, config).state is not FlowState.STOPPED:
         raise ConfigError(
@@ -106,16 +136,6 @@ def _check_stopped(target: Client, config: FlowConfig) -> None:
             " PUT /connectors/NAME/stop, or `semel mirror stop`.",
             tag="NOT_STOPPED",
         )
-
-
-def _beginnings(
-    source: Client, config: FlowConfig, partitions: Collection[TopicPartition]
-) -> dict[TopicPartition, int]:
-    if not partitions:
-        return {}
-    at = LATEST if config.start == "latest" else EARLIEST
-    listed = list_offsets(source, dict.fromkeys(partitions, at), read_committed=config.read_committed)
-    return {partition: row.offset for partition, row in listed.items()}
 
 
 def _partition(config: FlowConfig, given: Mapping[str, Any]) -> TopicPartition:

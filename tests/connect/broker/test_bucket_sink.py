@@ -166,6 +166,13 @@ def test_a_prefix_belongs_to_one_connector(bucket: Bucket) -> None:
         other.open([PARTITION])
 
 
+def test_a_topic_that_was_made_again(bucket: Bucket) -> None:
+    bucket.task(SinkContext(topic_ids={"orders": "old"})).put(rows(3))
+    bucket.task(SinkContext(topic_ids={"orders": "old"}))
+    with pytest.raises(ConfigError, match="files of another topic of this name"):
+        bucket.task(SinkContext(topic_ids={"orders": "new"}))
+
+
 def test_another_format_is_refused(bucket: Bucket) -> None:
     task = bucket.task()
     with pytest.raises(ConfigError, match="files of json, and format"):

@@ -232,3 +232,36 @@ def test_a_folder_that_cannot_be_written_is_tried_again(tmp_path: Path) -> None:
 def test_a_path_of_another_system(path: str) -> None:
     with pytest.raises(ConfigError, match="is no folder that this sink writes to"):
         DeltaSink().tasks(config(path), 1)
+
+
+def test_fields_within_fields_that_come_and_go(tmp_path: Path) -> None:
+    def at(offset: int, inner: Any, kind: Any) -> SinkBatch:
+        fields = pa.struct([pa.field("inner", kind), pa.field("name", pa.string())])
+        return batch([({"id": offset}, {"name": f"n{offset}", "inner": inner})], offset, fields)
+
+    here, more = pa.field("here", pa.int64()), pa.field("more", pa.int64())
+    task(tmp_path, flush_size=1).put(at(0, [{"here": 0}], pa.list_(pa.struct([here]))))
+    wider = at(1, [{"more": 7, "here": 1}], pa.list_(pa.struct([more, here])))
+    with pytest.raises(ConfigError, match=r"lacks the column inner\.more"):
+        task(tmp_path, flush_size=1).put(wider)
+    task(tmp_path, flush_size=1, auto_evolve=True).put(wider)
+    task(tmp_path, flush_size=1).put(at(2, [{"more": 8}], pa.list_(pa.struct([more]))))
+    found = DeltaTable(str(tmp_path / "orders")).to_pyarrow_table().sort_by("name").to_pylist()
+    assert [one["inner"] for one in found] == [
+        [{"here": 0, "more": None}],
+        [{"here": 1, "more": 7}],
+        [{"here": None, "more": 8}],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("there", "kind", "value"),
+    [
+        (pa.date32(), pa.timestamp("ms"), datetime(2026, 1, 1, 5)),
+        (pa.bool_(), pa.int64(), 7),
+    ],
+)
+def test_a_value_that_the_column_would_change(tmp_path: Path, there: Any, kind: Any, value: Any) -> None:
+    DeltaTable.create(str(tmp_path / "orders"), pa.schema([pa.field("name", there)]))
+    with pytest.raises(ConfigError, match="does not fit the table"):
+        task(tmp_path, flush_size=1).put(batch([({"id": 0}, {"name": value})], 0, pa.struct([("name", kind)])))

@@ -16,7 +16,7 @@ from pyarrow import csv, parquet
 
 from semel.connect import Setting, SinkBatch, SinkContext
 from semel.connect.connectors.sinks.files import FileSink, FileSinkTask
-from semel.connect.connectors.sinks.folder import Folder, mark_owner, owner
+from semel.connect.connectors.sinks.folder import Folder, Mark, mark_owner, owner
 from semel.errors import ConfigError, Fenced, Retriable
 from tests.connect.support.sink_batches import PARTITION, batch
 from tests.support.waiting import wait_for
@@ -230,8 +230,20 @@ def test_a_folder_belongs_to_one_connector(tmp_path: Path) -> None:
 
 def test_the_first_of_two_owners_stays(tmp_path: Path) -> None:
     assert owner(tmp_path / "new") is None
-    assert [mark_owner(tmp_path / "new", name) for name in ("a", "b", "a")] == ["a", "a", "a"]
+    marks = [Mark("a", "id"), Mark("b", "id"), Mark("a", "other")]
+    assert [mark_owner(tmp_path / "new", one) for one in marks] == [marks[0]] * 3
     assert [one.name for one in (tmp_path / "new").iterdir()] == [".semel"]
+
+
+def test_a_topic_that_was_made_again(tmp_path: Path) -> None:
+    """Its first records have the offsets of files that are there: they were passed over, as if they were written."""
+    task(tmp_path, SinkContext(topic_ids={"orders": "old"})).put(rows(3))
+    task(tmp_path, SinkContext(topic_ids={"orders": "old"}))
+    task(tmp_path)  # brokers that do not say
+    with pytest.raises(ConfigError, match=r"files of another topic of this name.*topics\.dir"):
+        task(tmp_path, SinkContext(topic_ids={"orders": "new"}))
+    (tmp_path / "topics/orders/.semel/owner").write_text("its\n")  # as an older semel has marked it
+    task(tmp_path, SinkContext(topic_ids={"orders": "new"}))
 
 
 def test_files_of_other_offsets_stop_a_task(tmp_path: Path) -> None:

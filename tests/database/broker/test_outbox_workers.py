@@ -126,6 +126,33 @@ def test_a_commit_that_is_not_answered_beside_others(place: Place, postgres: Pos
     assert place.ongoing() == []
 
 
+def test_a_commit_that_the_database_refuses_disturbs_no_other(place: Place) -> None:
+    """A deferred constraint is looked at in the COMMIT. The answer is no, and so nothing is in doubt."""
+    engine = place.engine()
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f'CREATE TABLE "{place.topic}" (n int UNIQUE DEFERRABLE INITIALLY DEFERRED)')
+        connection.exec_driver_sql(f'INSERT INTO "{place.topic}" VALUES (0)')
+    outbox = outbox_of(place, engine)
+    place.write(outbox, 0)
+    inside = threading.Barrier(WORKERS, timeout=PATIENCE_S)
+
+    def write(number: int) -> None:
+        with outbox.unit() as unit:
+            unit.session.add(Order(topic=place.topic, number=number))
+            unit.session.execute(sa.text(f'INSERT INTO "{place.topic}" VALUES (:n)'), {"n": number % WORKERS})
+            unit.send(place.topic, pa.table({"value": [str(number)]}))
+            inside.wait()
+
+    with ThreadPoolExecutor(WORKERS) as pool:
+        together = [pool.submit(write, number) for number in range(1, 1 + WORKERS)]
+    errors = [one.exception() for one in together]
+    assert errors[:3] == [None] * 3
+    assert isinstance(errors[3], sa.exc.IntegrityError), errors[3]  # of the unit's rows: unchanged
+    place.write(outbox, 9)
+    assert place.both() == [0, 1, 2, 3, 9]
+    assert place.ongoing() == []
+
+
 def test_a_unit_with_a_version_runs_alone(place: Place) -> None:
     outbox = outbox_of(place)
     assert not place.write(outbox, 1, version=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,14 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from semel import cli
+from semel.config import ClientConfig
 from semel.errors import ConfigError
+from semel.mirror.config.properties import read_properties
+from semel.mirror.flow import Flow
+from semel.mirror.operation.offsets import set_positions
 from semel.sandbox import Sandbox
+from semel.steps import AdoptionStep, MirrorStep, Step, timed
+from semel.wire.client import Client
 from tests.mirror.support.harness import alias_of, copy_once, mm2, produce, records, unique
 from tests.mirror.support.operating import REST, operated
 from tests.support import topics
@@ -32,6 +39,11 @@ def write(a: Sandbox, topic: str, *values: str) -> None:
 def values(b: Sandbox, target: str) -> list[str]:
     found = records(b, target)
     return [(value or b"").decode() for _, value, _, _ in found[0]] if found else []
+
+
+def all_values(b: Sandbox, target: str) -> list[str]:
+    """The values of all partitions, one after the other."""
+    return [(value or b"").decode() for _, found in sorted(records(b, target).items()) for _, value, _, _ in found]
 
 
 def run(file: Path, command: str, *options: str) -> str:
@@ -169,3 +181,69 @@ def test_offsets_are_set_while_the_flow_is_stopped(a: Sandbox, b: Sandbox, spark
         wait_for(lambda: values(b, target) == list("01234345012345"), "all records again")
         assert values(b, f"{target}-too") == ["kept", "kept"]
         assert not mirror.failed
+
+
+def test_what_is_copied_while_offsets_are_set_is_not_copied_again(
+    a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Another operator lets the flow run for a moment, or its last round is still going on: one partition is set, and
+    the other one stays where the flow has come to.
+    """
+    file, topic, target = new(a, b, tmp_path)
+    produce(a, topic, [{"value": value, "partition": index} for index, value in enumerate(("a", "b"))])
+    (config,) = read_properties(file).flows
+
+    with operated(spark, file) as mirror:
+
+        def meanwhile(step: Step, _: float) -> None:
+            if step is AdoptionStep.PREDECESSOR_FENCED:
+                assert mirror.of_flow("PUT", "/resume")[0] == 202
+                produce(a, topic, [{"value": "B", "partition": 1}])
+                wait_for(lambda: all_values(b, target) == ["a", "b", "B"], "the record of the other partition")
+                assert mirror.of_flow("PUT", "/stop")[0] == 204
+                mirror.wait_state("STOPPED")
+
+        wait_for(lambda: all_values(b, target) == ["a", "b"], "two records")
+        assert mirror.of_flow("PUT", "/stop")[0] == 204
+        mirror.wait_state("STOPPED")
+        with (
+            Client(ClientConfig.parse(config.source)) as source,
+            Client(ClientConfig.parse(config.target)) as there,
+            timed(meanwhile),
+        ):
+            set_positions(source, there, config, {(topic, 0): 0})
+        assert mirror.of_flow("PUT", "/resume")[0] == 202
+        wait_for(lambda: len(all_values(b, target)) > 3, "the record that is asked for again")
+        produce(a, topic, [{"value": "last", "partition": 1}])
+        wait_for(lambda: "last" in all_values(b, target), "the last record")
+        assert all_values(b, target) == ["a", "a", "b", "B", "last"]
+        assert not mirror.failed
+
+
+def test_a_run_to_the_end_says_so_where_it_is_stopped_in_between(
+    a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path
+) -> None:
+    """``--once`` of a scheduler: an end without an error would mean that all was copied."""
+    file, topic, target = new(a, b, tmp_path)
+    write(a, topic, "0")
+    (config,) = read_properties(file).flows
+
+    def copy(*commands: str) -> None:
+        left = [*commands]
+        flow = Flow(spark, config, threading.Event())
+
+        def meanwhile(step: Step, _: float) -> None:
+            if step is MirrorStep.TOPICS_FOLLOWED and left:
+                while left:
+                    run(file, left.pop(0))
+                wait_for(flow._restart.is_set, "the stop to be seen")
+
+        with timed(meanwhile):
+            flow.run(once=True)
+
+    with pytest.raises(ConfigError, match="FLOW_PAUSED"):
+        copy("stop")
+    run(file, "resume")
+    write(a, topic, "1")
+    copy("stop", "resume")
+    assert values(b, target) == ["0", "1"]

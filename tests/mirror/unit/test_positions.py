@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 
 from semel.errors import ConfigError, DataLoss
+from semel.mirror.adoption.plan import Plan, PlannedPartition
 from semel.mirror.policy import DefaultReplicationPolicy, IdentityReplicationPolicy
 from semel.mirror.positions import OffsetAndEpoch, Positions, flow_id
 from semel.mirror.stops import WHOLE_TOPIC, Stop
+from semel.read.ranges import id_text
 from semel.transaction.progress.record import KafkaSource, OpaqueSource, Progress, TopicEnd
+from semel.wire.metadata import Topic
 
 NAMES = DefaultReplicationPolicy("A", "B")
 
@@ -94,3 +98,23 @@ def test_another_cluster_or_policy() -> None:
 def test_what_is_no_mirrors_progress(progress: Progress) -> None:
     with pytest.raises(DataLoss, match=r"PROGRESS_DAMAGED. the progress of mirror.A.B is not that of a mirror"):
         Positions.of(progress, flow_id("A", "B"))
+
+
+def test_positions_of_a_topic_that_was_made_again_or_is_stopped_are_not_there_yet() -> None:
+    """Offsets that are set to where the flow stands let it go on: another id, and no stop, are written then."""
+    old, new = UUID(int=1), UUID(int=2)
+
+    def plan(id: UUID) -> Plan:
+        planned = PlannedPartition(("orders", 0), ("A.orders", 0), position=5)
+        return Plan("A->B", "your request", {"orders": Topic("orders", id, {})}, (planned,))
+
+    there = Positions.begin("cluster", NAMES).begun(
+        {("orders", 0): OffsetAndEpoch(5), ("eu", 0): OffsetAndEpoch(7)},
+        {"orders": id_text(old), "eu": "id-2"},
+        {"orders": ("A.orders", "id-3"), "eu": ("A.eu", "id-4")},
+    )
+    assert plan(old).is_done(there)
+    assert not plan(new).is_done(there)
+    stopped = {("orders", 0): Stop("ROWS_GONE", "They are gone.")}
+    assert not plan(old).is_done(replace(there, stopped=stopped))
+    assert plan(old).is_done(replace(there, stopped={("eu", 0): stopped["orders", 0]}))

@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from semel.connect.connectors.sinks.folder import Mark
 from semel.connect.connectors.sinks.objects import Objects
 from semel.connect.connectors.sinks.places import PartitionFiles
 from semel.connect.sink_api import TopicPartition
@@ -36,18 +37,18 @@ class BucketPlace:
     def __str__(self) -> str:
         return f"s3://{self._bucket}/{self._prefix}"
 
-    def owner(self, topic: str) -> str | None:
-        """Return the connector that a topic's folder belongs to."""
+    def owner(self, topic: str) -> Mark | None:
+        """Return the mark of a topic's folder."""
         found = self._objects.read(self._owner_key(topic))
-        return None if found is None else found.decode().partition("\n")[0]
+        return None if found is None else Mark.parse(found.decode())
 
-    def mark_owner(self, topic: str, name: str) -> str | None:
-        """Mark a topic's folder, unless it is marked. Return its owner.
+    def mark_owner(self, topic: str, mark: Mark) -> Mark | None:
+        """Mark a topic's folder, unless it is marked. Return its mark.
 
         Raises :class:`ConfigError` for a store that makes an object where one is.
         """
         key = self._owner_key(topic)
-        self._objects.make(key, f"{name}\n".encode(), {})
+        self._objects.make(key, mark.text().encode(), {})
         self._objects.check_conditional(key)
         return self.owner(topic)
 

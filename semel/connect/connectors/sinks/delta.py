@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from semel.connect.api import Setting
 from semel.connect.connectors.sinks.buffered import BUFFERED, BufferedSinkTask, PartitionTarget, refused
-from semel.connect.connectors.sinks.delta_rows import delta_rows
+from semel.connect.connectors.sinks.delta_rows import delta_rows, fitted_fields
 from semel.connect.connectors.sinks.objects import S3, Objects, bucket_of
 from semel.connect.connectors.sinks.places import folder_of
 from semel.connect.sink_api import SinkConnector, SinkTask, TopicPartition
@@ -160,17 +160,16 @@ class _Table:
 
     def _fitted(self, rows: pa.Table, there: pa.Schema) -> tuple[pa.Table, bool]:
         """Return the rows with the types of the table, and whether the table gets more columns."""
-        more = [name for name in rows.column_names if name not in there.names]
+        try:
+            fields, more = fitted_fields(rows.schema, there)
+        except pa.ArrowInvalid as error:
+            raise self._unfit(error) from error
         if more and not self._config["auto.evolve"]:
             raise ConfigError(
                 f"the table at {self._uri:.200} lacks the column {more[0]:.60}. The record was not put into the target."
                 " Add it, set auto.evolve=true, or leave the field out by a transformation.",
                 tag="SINK_TABLE",
             )
-        fields = [
-            pa.field(one.name, there.field(one.name).type if one.name in there.names else one.type)
-            for one in rows.schema
-        ]
         lacks = [one for one in there if one.name not in rows.column_names]
         try:
             rows = rows.cast(pa.schema(fields))

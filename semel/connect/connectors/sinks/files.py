@@ -8,7 +8,6 @@ name says, depends on the place: a folder (``places``), or a bucket of S3 (``buc
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -17,6 +16,7 @@ from semel.connect.api import Setting
 from semel.connect.connectors.sinks.bucket import BucketPlace
 from semel.connect.connectors.sinks.buffered import BUFFERED, BufferedSinkTask, PartitionTarget, refused
 from semel.connect.connectors.sinks.file_formats import FORMATS, FileFormat
+from semel.connect.connectors.sinks.folder import Mark
 from semel.connect.connectors.sinks.objects import S3, bucket_of
 from semel.connect.connectors.sinks.places import FolderPlace, PartitionFiles, Place, folder_of
 from semel.connect.sink_api import SinkConnector, SinkContext, SinkTask, TopicPartition
@@ -76,17 +76,32 @@ class FileSinkTask(BufferedSinkTask):
         return _Formatted(self._place.files(partition, made.extension), made, self._config["parquet.codec"])
 
     def own(self, topics: Collection[str]) -> None:
-        """Mark the topics' folders as this connector's. Raise :class:`ConfigError` if one is another's."""
-        name = self._config["name"]
-        for find in (self._place.owner, partial(self._place.mark_owner, name=name)):  # mark none if one is another's
-            for topic in sorted(topics):
-                other = find(topic)
-                if other not in (None, name):
-                    raise ConfigError(
-                        f"the folder {self._place!s:.200}/{topic:.100} belongs to connector {other!r:.200}. {NOTHING}"
-                        " Give this connector a path or topics.dir of its own.",
-                        tag="FILE_SINK_OWNER",
-                    )
+        """Mark the topics' folders as this connector's. Raise :class:`ConfigError` if one is another's, or has files of
+        another topic of its name.
+        """
+        marks = {topic: Mark(self._config["name"], self._context.topic_ids.get(topic, "")) for topic in sorted(topics)}
+        for topic, mark in marks.items():  # mark none if one is another's
+            self._check(topic, mark, self._place.owner(topic))
+        for topic, mark in marks.items():
+            self._check(topic, mark, self._place.mark_owner(topic, mark))
+
+    def _check(self, topic: str, mine: Mark, there: Mark | None) -> None:
+        if there is None:
+            return
+        folder = f"{self._place!s:.150}/{topic:.100}"
+        if there.owner != mine.owner:
+            raise ConfigError(
+                f"the folder {folder} belongs to connector {there.owner!r:.200}. {NOTHING} Give this connector a path"
+                " or topics.dir of its own.",
+                tag="FILE_SINK_OWNER",
+            )
+        if there.topic_id and mine.topic_id and there.topic_id != mine.topic_id:
+            raise ConfigError(
+                f"the folder {folder} has files of another topic of this name: it was made again, or is of another"
+                " cluster. Nothing more was written: its records would be taken for those of the files. Give the"
+                " connector another topics.dir, or move that folder away.",
+                tag="SINK_TOPIC",
+            )
 
 
 class _Formatted:

@@ -16,13 +16,30 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
-__all__ = ["Folder", "mark_owner", "owner"]
+__all__ = ["Folder", "Mark", "mark_owner", "owner"]
 
 #: A folder that holds the owner's name. It appears whole.
 _MARK, _OWNER = ".semel", "owner"
 #: The folder of a writer, and what is left of it once another writer has come.
 _CLAIM, _ENDED = ".claim-", ".ended-"
+
+
+class Mark(NamedTuple):
+    """A mark of a topic's folder: its connector, and the id of its topic. Older marks have no id."""
+
+    owner: str
+    topic_id: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Mark:
+        """Parse a mark."""
+        return cls(*text.split("\n")[:2])
+
+    def text(self) -> str:
+        """Return the text of the mark."""
+        return "".join(f"{line}\n" for line in self if line)
 
 
 class Folder:
@@ -66,20 +83,20 @@ class Folder:
         _sync(self._path)
 
 
-def owner(path: Path) -> str | None:
-    """Return the owner that a folder is marked with."""
+def owner(path: Path) -> Mark | None:
+    """Return the mark of a folder."""
     with suppress(FileNotFoundError):
-        return (path / _MARK / _OWNER).read_text().removesuffix("\n")
+        return Mark.parse((path / _MARK / _OWNER).read_text())
     return None
 
 
-def mark_owner(path: Path, name: str) -> str | None:
-    """Mark a folder, unless it is marked. Return its owner."""
+def mark_owner(path: Path, mark: Mark) -> Mark | None:
+    """Mark a folder, unless it is marked. Return its mark."""
     if owner(path) is None:
         made = path / f"{_MARK}-{uuid.uuid4().hex}"
         made.mkdir(parents=True)
         try:
-            _write(made / _OWNER, f"{name}\n".encode())
+            _write(made / _OWNER, mark.text().encode())
             _sync(made)
             try:
                 made.rename(path / _MARK)

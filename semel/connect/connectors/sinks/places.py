@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
-from semel.connect.connectors.sinks.folder import Folder, mark_owner, owner
+from semel.connect.connectors.sinks.folder import Folder, Mark, mark_owner, owner
 from semel.connect.sink_api import TopicPartition
 from semel.errors import ConfigError, Fenced
 from semel.settings import NOTHING
@@ -51,11 +51,11 @@ class PartitionFiles(Protocol):
 class Place(Protocol):
     """The folder of all topics."""
 
-    def owner(self, topic: str) -> str | None:
-        """Return the connector that a topic's folder belongs to."""
+    def owner(self, topic: str) -> Mark | None:
+        """Return the mark of a topic's folder."""
 
-    def mark_owner(self, topic: str, name: str) -> str | None:
-        """Mark a topic's folder, unless it is marked. Return its owner."""
+    def mark_owner(self, topic: str, mark: Mark) -> Mark | None:
+        """Mark a topic's folder, unless it is marked. Return its mark."""
 
     def files(self, partition: TopicPartition, extension: str) -> PartitionFiles:
         """Return the files of a partition."""
@@ -73,13 +73,13 @@ class FolderPlace:
     def __str__(self) -> str:
         return str(self._path)
 
-    def owner(self, topic: str) -> str | None:
-        """Return the connector that a topic's folder belongs to."""
+    def owner(self, topic: str) -> Mark | None:
+        """Return the mark of a topic's folder."""
         return owner(self._path / topic)
 
-    def mark_owner(self, topic: str, name: str) -> str | None:
-        """Mark a topic's folder, unless it is marked. Return its owner."""
-        return mark_owner(self._path / topic, name)
+    def mark_owner(self, topic: str, mark: Mark) -> Mark | None:
+        """Mark a topic's folder, unless it is marked. Return its mark."""
+        return mark_owner(self._path / topic, mark)
 
     def files(self, partition: TopicPartition, extension: str) -> PartitionFiles:
         """Return the files of a partition."""
