@@ -159,10 +159,13 @@ class Flow:
         try:
             with session:
                 session.work(tries, once=once)
-        except Fenced:
+        except Fenced as error:
             self._known = session.known or self._known
             if once or not self._set_by_operator():
-                raise
+                raise Fenced(
+                    f"another `semel mirror` has taken over {self.config.title}. Nothing is lost: that one copies what"
+                    " this one had not committed. Run one, or start the second with --standby."
+                ) from error
             log.info("%s: an operator has set its positions: it takes over again", self.config.title)
         self._known = session.known or self._known
 

@@ -80,7 +80,9 @@ class Round:
             for receipt in copied.receipts
             for partition, one in receipt.wrote.items()
         }
-        log.info(
+        beats = all(self.config.policy.is_heartbeats_topic(topic) for topic, _ in copied.ends)
+        log.log(
+            logging.DEBUG if beats else logging.INFO,  # one comes each second
             "%s: round %d: %d records, %d bytes, %d of %d partitions, %.0f ms",
             self.config.title,
             self.positions.round + 1,

@@ -149,11 +149,23 @@ class GroupReader:
     # ---- the group
 
     def _follow_topics(self) -> None:
-        """Find the topics of a pattern. Where they have changed, the member joins again."""
+        """Find the topics of a pattern. Where they have changed, the member joins again. Warn of named topics that are
+        missing.
+        """
         age_ms = (time.monotonic() - self._looked_at) * 1000
-        if self._sink.pattern is None or (self._looked_at and age_ms < self._client.config.metadata_max_age_ms):
+        if self._looked_at and age_ms < self._client.config.metadata_max_age_ms:
             return
         first, self._looked_at = not self._looked_at, time.monotonic()
+        if self._sink.pattern is None:
+            missing = set(self._sink.topics) - self._client.existing(self._sink.topics).keys()
+            if missing:
+                log.warning(
+                    "group %s: topic %s does not exist. Nothing of it is read until it does. Create it, or correct"
+                    " topics.",
+                    self._sink.group,
+                    ", ".join(sorted(missing)),
+                )
+            return
         there = self._client.refresh(None).topics
         names = [name for name in there if self._sink.takes(name) and not name.startswith("__")]
         if self._protocol.subscribe(names) and not first:
