@@ -98,6 +98,7 @@ def expected(end: str, names: Names, where: Frail) -> list[str]:
 # ---- controls
 
 
+@pytest.mark.exhaustive  # its sample is the healing beside it
 def test_control_unhealed_the_next_abort_takes_committed_rows_with_it(scene: Scene) -> None:
     """The brokers do lose markers here, and the harness sees what comes of it."""
     names, client = scene.left["control"].names, scene.frail.client

@@ -39,6 +39,7 @@ def held(rows: DataFrame, go: Path) -> DataFrame:
     return rows.mapInArrow(wait, rows.schema)
 
 
+@pytest.mark.exhaustive  # its sample is test_slow_each_time
 def test_slow_once(spark: SparkSession, kafka: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     line, go = Line.new(spark, kafka, tmp_path, "slow"), tmp_path / "go"
     produce(kafka, line.source, range(100))

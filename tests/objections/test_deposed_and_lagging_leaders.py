@@ -107,6 +107,7 @@ def test_a_deposed_leader_of_the_progress_partition(kafka5: Sandbox) -> None:
     assert_whole(job)
 
 
+@pytest.mark.exhaustive  # its sample is the deposed leader
 def test_a_leader_of_the_progress_partition_that_is_behind(kafka5: Sandbox) -> None:
     """The leader dies right behind a commit and a follower freezes: the new leader knows what was committed, and not
     yet that it was.

@@ -27,6 +27,7 @@ def scene() -> Iterator[Scene]:
         yield ready
 
 
+@pytest.mark.exhaustive  # its sample is test_txn_heal_command.py
 def test_while_a_coordinator_has_something_open_nothing_is_written(scene: Scene) -> None:
     names = scene.left["went on"].names
     with semel.Cluster(scene.frail.properties()) as ours, ours.producer("in-between") as stranger:

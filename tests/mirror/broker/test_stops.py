@@ -265,6 +265,7 @@ def test_what_is_wrong_with_one_topic_stops_that_one(
     assert f'source="{alias}",target="B",topic="{large}"}} 1.0' not in metrics()
 
 
+@pytest.mark.exhaustive  # its sample is test_what_is_wrong_with_one_topic_stops_that_one
 def test_a_stopped_topic_resumes_by_itself(a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path) -> None:
     """The mirror runs on. A topic that is deleted when all of it was copied leaves it; one that was not is named."""
     name = unique("resumes")

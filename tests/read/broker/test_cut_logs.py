@@ -55,6 +55,7 @@ def test_a_log_whose_gap_others_have_filled(fragile: Sandbox) -> None:
     assert _values(fragile, topic) == [f"theirs {number}" for number in range(5)]
 
 
+@pytest.mark.exhaustive  # its sample is test_a_log_that_lost_its_last_row
 def test_a_log_that_lost_the_progress_record(fragile: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """Committed, its rows would be there, and the next start would not know: it would write them again."""
     topic = create(fragile.bootstrap_servers, "no-progress")
@@ -83,6 +84,7 @@ def test_a_log_that_lost_the_progress_record(fragile: Sandbox, monkeypatch: pyte
     assert _values(fragile, topic) == ["again"]
 
 
+@pytest.mark.exhaustive  # its sample is test_elections_at_sources.py
 def test_a_leader_that_changes_and_loses_nothing(fragile: Sandbox) -> None:
     """The control: the same kill, and the log is left as it is."""
     topic = create(fragile.bootstrap_servers, "whole")

@@ -74,6 +74,7 @@ def test_while_the_query_is_down(fragile: Sandbox, topic: str, run: Start) -> No
     assert numbers(easy.rest()) == texts(100, 140), "all that nobody has read"
 
 
+@pytest.mark.exhaustive  # its sample is test_while_the_query_is_down
 def test_control_a_checkpoint_without_leader_epochs_does_not_tell(fragile: Sandbox, topic: str, run: Start) -> None:
     query = run([])
     assert numbers(query.batch()) == texts(0, 30)
@@ -181,6 +182,7 @@ def test_a_second_cut_behind_a_start_that_went_on(fragile: Sandbox, topic: str, 
         run(list(easy.log)).plan()
 
 
+@pytest.mark.exhaustive  # its sample is test_while_the_query_is_down
 def test_a_topic_that_is_deleted_behind_an_election_is_named(fragile: Sandbox, topic: str, run: Start) -> None:
     query = run([])
     assert numbers(query.batch()) == texts(0, 30)

@@ -45,6 +45,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return {**left, **given, "PATH": f"{other.parent}{os.pathsep}{left['PATH']}", "PYTHONPATH": str(HOME)}
 
 
+@pytest.mark.exhaustive  # its sample is the README, whose blocks are run
 def test_the_first_program_of_the_readme_runs_as_it_is(
     kafka: Sandbox, tmp_path: Path, environment: dict[str, str]
 ) -> None:

@@ -60,7 +60,9 @@ def test_executors_are_killed_in_their_part(
     assert_exact(copy)
 
 
-@pytest.mark.parametrize("step", [WriterStep.PART_BEGUN, TwoPhaseStep.PREPARED])
+@pytest.mark.parametrize(
+    "step", [pytest.param(WriterStep.PART_BEGUN, marks=pytest.mark.exhaustive), TwoPhaseStep.PREPARED]
+)
 def test_a_frozen_part_thaws_in_a_later_batch(kafka: Sandbox, tmp_path: Path, step: WriterStep | TwoPhaseStep) -> None:
     """Its driver is killed while it is frozen, and it wakes when the next one has taken over, or is done."""
     copy = replace(new_copy(kafka, tmp_path, "writer-frozen", rows=600, per_batch=100), task_scope=True)

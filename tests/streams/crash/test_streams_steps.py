@@ -81,6 +81,7 @@ def test_killed_at_every_step(broker: Sandbox, nursery: Nursery, tmp_path: Path,
     _killed(broker, nursery, tmp_path, shape, SAMPLE)
 
 
+@pytest.mark.exhaustive  # its sample is the count that is killed
 def test_tables_of_tables_are_killed_at_steps(broker: Sandbox, nursery: Nursery, tmp_path: Path) -> None:
     _killed(broker, nursery, tmp_path, "tables", [StreamsStep.CHANGELOG_SENT, OwnerStep.COMMIT_ANSWERED], rows=300)
 
