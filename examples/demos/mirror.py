@@ -53,6 +53,7 @@ B.bootstrap.servers = {target}
 A->B.enabled = true
 A->B.topics = {topic}
 B.exactly.once.source.support = {support}
+driver.copy.max.offsets = 0
 replication.factor = 1
 checkpoints.topic.replication.factor = 1
 emit.heartbeats.enabled = false
