@@ -4,31 +4,18 @@ import { ask, pathOf } from "./ask.js";
 import { Card } from "./connector.js";
 import { element, setText } from "./element.js";
 import { openForm } from "./form.js";
-
-const INTERVAL_MS = 1000;
+import { looking } from "./look.js";
 
 const list = document.getElementById("connectors");
-const problem = document.getElementById("problem");
 const cards = new Map();
-let timer = 0;
 
-function showProblem(text) {
-  problem.hidden = !text;
-  setText(problem, text);
-}
-
-/** Do something to a connector, and look what became of it. */
-async function act(method, path) {
-  try {
-    await ask(method, path);
-    showProblem("");
-  } catch (error) {
-    showProblem(error.message);
-    throw error;
-  } finally {
-    await look();
-  }
-}
+const { act, look } = looking(async () => {
+  const [connectors, measured] = await Promise.all([
+    ask("GET", "connectors?expand=info&expand=status"),
+    ask("GET", "semel/tasks"),
+  ]);
+  show(connectors, measured);
+});
 
 function confirmDelete(name) {
   const dialog = document.getElementById("confirm");
@@ -53,24 +40,6 @@ const does = {
   change: (name, config) => openForm({ name, config }, look),
   remove: confirmDelete,
 };
-
-async function look() {
-  clearTimeout(timer);
-  try {
-    const [connectors, measured] = await Promise.all([
-      ask("GET", "connectors?expand=info&expand=status"),
-      ask("GET", "semel/tasks"),
-    ]);
-    show(connectors, measured);
-    if (problem.dataset.away) showProblem("");
-    delete problem.dataset.away;
-  } catch (error) {
-    problem.dataset.away = "yes";
-    showProblem(error.message);
-  }
-  clearTimeout(timer);
-  if (!document.hidden) timer = setTimeout(look, INTERVAL_MS);
-}
 
 function show(connectors, measured) {
   const names = Object.keys(connectors).filter((name) => connectors[name].info).sort();
@@ -99,6 +68,5 @@ async function showWorker() {
 }
 
 document.getElementById("new").onclick = () => openForm(null, look);
-document.addEventListener("visibilitychange", () => document.hidden || look());
 showWorker();
 look();
