@@ -16,8 +16,8 @@ JOBS ?= 4
 MODEL_MINUTES ?= 5
 # The other versions of Kafka that semel writes to; those of tests/transaction/broker/test_versions.py in the ordinary run, and in the exhaustive one.
 VERSIONS ?= 4.0.2 4.1.2 4.2.1 4.4.0
-TESTED_VERSIONS := 4.1.2 4.2.1 4.4.0
-ALL_VERSIONS := 3.9.1 4.0.2 $(TESTED_VERSIONS)
+TESTED_VERSIONS := 4.1.2 4.4.0
+ALL_VERSIONS := 3.9.1 4.0.2 4.2.1 $(TESTED_VERSIONS)
 SUITE = $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder --durations 30
 ON_EACH_VERSION := tests/spark/crash/test_driver_steps.py tests/objections/test_epochs_and_producer_ids_roll_over.py \
 	$(foreach product,admin database read session streams transaction two_phase wire,$(wildcard tests/$(product)/broker tests/$(product)/crash)) \

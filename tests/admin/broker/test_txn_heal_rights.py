@@ -20,6 +20,9 @@ from tests.support.leaderless_cluster import APP, MAY_HEAL
 from tests.support.lost_markers import Scene, cluster, rows, scene_of
 from tests.support.secured import Right
 
+#: Its sample is test_txn_heal_command.py, with a cluster of its own.
+pytestmark = pytest.mark.exhaustive
+
 
 @pytest.fixture(scope="module")
 def scene() -> Iterator[Scene]:
@@ -27,7 +30,6 @@ def scene() -> Iterator[Scene]:
         yield ready
 
 
-@pytest.mark.exhaustive  # its sample is test_txn_heal_command.py
 def test_while_a_coordinator_has_something_open_nothing_is_written(scene: Scene) -> None:
     names = scene.left["went on"].names
     with semel.Cluster(scene.frail.properties()) as ours, ours.producer("in-between") as stranger:

@@ -226,7 +226,7 @@ def test_a_table_that_is_added_later(logical: Postgres, schema: str) -> None:
     second.task.stop()
 
 
-@pytest.mark.parametrize("changes", [60_000, pytest.param(1_000_000, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("changes", [20_000, pytest.param(1_000_000, marks=pytest.mark.exhaustive)])
 def test_a_huge_transaction(logical: Postgres, schema: str, changes: int) -> None:
     """It is divided, and resumed in its middle. What is held of it does not grow with it."""
     _run(logical, f"CREATE TABLE {schema}.t (id int PRIMARY KEY, version int, note text)")

@@ -109,6 +109,7 @@ def test_executors(kafka: Sandbox, tmp_path: Path) -> None:
     lines.check_exact()
 
 
+@pytest.mark.exhaustive
 def test_at_least_once_doubles(kafka: Sandbox, tmp_path: Path) -> None:
     """The control: the same kill, and offsets only now and then."""
     lines = Lines.prepare(kafka.bootstrap_servers, tmp_path / "files", 1, LINES, exactly_once_source_support="disabled")

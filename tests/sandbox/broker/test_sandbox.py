@@ -81,6 +81,7 @@ def test_a_broker_finds_its_classes_parsed() -> None:
         assert f"{sandbox.version}.jsa" in Path(f"/proc/{sandbox.nodes[0].pid}/maps").read_text()
 
 
+@pytest.mark.exhaustive
 def test_an_archive_that_does_not_fit_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "classes.jsa").write_bytes(b"\0" * 100_000)
     with Sandbox.start(jvm=(*FAST_JVM, "-Xshare:auto", f"-XX:SharedArchiveFile={tmp_path / 'classes.jsa'}")) as sandbox:
@@ -101,6 +102,7 @@ def test_one_node_serves_and_leaves_nothing_behind() -> None:
     sandbox.stop()
 
 
+@pytest.mark.exhaustive
 def test_a_killed_node_comes_back_with_its_port_and_data(tmp_path: Path) -> None:
     with Sandbox.start(directory=tmp_path / "kept", settings=QUICK_RETURN) as sandbox:
         node = sandbox.nodes[0]
@@ -207,6 +209,7 @@ def test_a_given_port_is_used() -> None:
             Sandbox.start(ports=[port])
 
 
+@pytest.mark.exhaustive
 def test_a_port_lost_to_somebody_else_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     thieves: list[socket.socket] = []

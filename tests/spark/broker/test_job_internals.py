@@ -104,6 +104,7 @@ def test_books_that_are_waited_for(spark: SparkSession) -> None:
             assert len(status_store.job_ids(spark)) == number
 
 
+@pytest.mark.exhaustive  # a thousand jobs
 def test_jobs_that_spark_has_forgotten_since(spark: SparkSession) -> None:
     """One that it keeps and that ended before says that none is."""
     start = int(time.time() * 1000)

@@ -205,6 +205,7 @@ def test_source_topic_is_created_again(line: Line, way: str) -> None:
     assert seen == list(range(300))
 
 
+@pytest.mark.exhaustive  # a broker of its own
 def test_input_is_cut_and_written_anew(spark: SparkSession, tmp_path: Path) -> None:
     """What was read is in the output already.
 

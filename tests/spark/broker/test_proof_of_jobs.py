@@ -300,6 +300,7 @@ def test_what_the_proof_waits_for_may_be_among_what_was_dropped(
             assert "events of what it runs" in str(error)
 
 
+@pytest.mark.exhaustive
 def test_jobs_of_others_do_not_hide_those_of_the_call(spark: SparkSession) -> None:
     """More of them than are looked at in front of it run while it writes, in the same group."""
     with job_group(spark, "a busy driver"):
