@@ -86,6 +86,7 @@ def test_a_worker_hands_requests_on_and_leads_once_the_leader_leaves(place: Plac
     assert sorted(map(int, place.values())) == list(range(2000))
 
 
+@pytest.mark.exhaustive
 def test_a_leader_whose_id_another_program_uses_takes_it_again_and_its_tasks_run_on(place: Place) -> None:
     """As Kafka Connect's: only the group says who leads."""
     with place.running(place.numbers(2000), **place.stored) as first, place.running(**place.stored) as second:

@@ -92,7 +92,7 @@ def test_a_source_topic_that_is_gone_is_forgotten(a: Sandbox, b: Sandbox, spark:
         resolve(file, topic, "--skip")
 
 
-@pytest.mark.parametrize("befall", [target_deleted, target_made_anew])
+@pytest.mark.parametrize("befall", [target_deleted, pytest.param(target_made_anew, marks=pytest.mark.exhaustive)])
 def test_a_target_topic_is_written_again(
     a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path, befall: object
 ) -> None:

@@ -74,19 +74,18 @@ def test_plain_python(kafka: Sandbox, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "printed"),
     [
-        (
+        pytest.param(
             ["--orders", "10000"],
             0,
             ["what an independent", "starts of Spark", "trigger(availableNow=True).start().awaitTermination()\n"],
+            marks=pytest.mark.exhaustive,  # six starts of Spark
         ),
         (["--orders", "10"], 2, ["1000"]),
     ],
 )
 def test_demo(arguments: list[str], status: int, printed: list[str], tmp_path: Path) -> None:
     argv = [str(Path(sys.executable).with_name("semel")), "demo", *arguments]
-    done = subprocess.run(
-        argv, cwd=tmp_path, capture_output=True, text=True, timeout=4 * PATIENCE_S
-    )  # six starts of Spark
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=4 * PATIENCE_S)
     assert done.returncode == status, done.stdout + done.stderr
     for text in printed:
         assert text in done.stdout + done.stderr

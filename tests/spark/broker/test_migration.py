@@ -145,6 +145,7 @@ def test_what_is_refused(old: Copy, tmp_path: Path) -> None:
         assert refused.value.tag == tag
 
 
+@pytest.mark.exhaustive
 def test_an_old_query_that_still_runs_is_noticed(old: Copy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit of it between the question and the writing."""
     checkpoint = Path(shutil.copytree(old.checkpoint, tmp_path / "running"))
@@ -193,6 +194,7 @@ def test_progress_that_came_while_it_asked_is_not_overwritten(old: Copy, monkeyp
             txn.commit(Progress(batch=1))
 
 
+@pytest.mark.exhaustive
 def test_partitions_that_the_old_query_never_saw_are_read_from_their_beginning(
     old: Copy, spark: SparkSession, kafka: Sandbox, tmp_path: Path
 ) -> None:

@@ -108,7 +108,7 @@ def test_keys_that_are_null(
     assert sorted(values(kafka.bootstrap_servers, topic)) == sorted(f"v{i}" for i in range(40))
 
 
-@pytest.mark.parametrize("codec", ["none", "lz4"])
+@pytest.mark.parametrize("codec", [pytest.param("none", marks=pytest.mark.exhaustive), "lz4"])
 def test_large_rows_that_shrink_and_that_do_not(spark: SparkSession, kafka: Sandbox, codec: str) -> None:
     """They cross the shuffle compressed or as they are, and come out the same, in the codec of the sink."""
     topic = create(kafka, "shrinks", 3)
