@@ -71,6 +71,7 @@ _SINKS = {
     ),
     "DeltaSink": "semel.connect.connectors.sinks.delta.DeltaSink",
     "FileSink": "semel.connect.connectors.sinks.files.FileSink",
+    "IcebergSink": "semel.connect.connectors.sinks.iceberg.IcebergSink",
 }
 _CONNECTORS = {**_SOURCES, **_SINKS}
 _PLAIN = {

@@ -27,7 +27,7 @@ from semel.testing.program import Program
 from semel.testing.spark.spark_cluster import SparkCluster
 from tests.connect.support.lines import SEMEL, STRING
 from tests.connect.support.rest import Rest
-from tests.connect.support.sink_targets import Lines, Objects, Records, Rows, Tables
+from tests.connect.support.sink_targets import Lines, Objects, Records, Rows, Snapshots, Tables
 from tests.support.s3 import object_store
 from tests.support.waiting import wait_for
 
@@ -35,6 +35,7 @@ LOCAL = SparkCluster("local[4,4]")
 #: A driver is killed while one task has sent rows, and another has committed them.
 HELD = [CrashPoint(SinkTaskStep.ROWS_SENT, 3, Action.HANG), CrashPoint(SinkTaskStep.TARGET_COMMITTED, 4, Action.HANG)]
 SAMPLE = [CrashPoint(SinkTaskStep.TARGET_COMMITTED, 8), CrashPoint(SinkTaskStep.ROWS_SENT, 16)]
+ICEBERG_SAMPLE = [CrashPoint(SinkTaskStep.TARGET_COMMITTED, 3), CrashPoint(SinkTaskStep.ROWS_SENT, 8)]
 #: Few times at a start, and once more for each rebalance.
 RARE = [
     SinkTaskStep.SINK_ASSIGNED,
@@ -195,6 +196,21 @@ def test_files_at_each_step(kafka: Sandbox, tmp_path: Path, ends: dict[str, str]
 def test_delta_at_each_step(kafka: Sandbox, tmp_path: Path) -> None:
     tables = Tables(kafka.bootstrap_servers, tmp_path / "tables")
     kill_at_each_step(kafka.bootstrap_servers, tables, tmp_path)
+
+
+def test_iceberg_tasks_that_die(kafka: Sandbox, tmp_path: Path) -> None:
+    """One is killed before its commit, another one after it."""
+    snapshots, plan = Snapshots(kafka.bootstrap_servers, tmp_path / "tables"), CrashPlan(tmp_path, *ICEBERG_SAMPLE)
+    with running(kafka.bootstrap_servers, plan, snapshots) as driver:
+        wait_struck(plan, driver, snapshots)
+        snapshots.wait_all(driver.tail)
+    snapshots.check_exact()
+
+
+@pytest.mark.exhaustive
+def test_iceberg_at_each_step(kafka: Sandbox, tmp_path: Path) -> None:
+    snapshots = Snapshots(kafka.bootstrap_servers, tmp_path / "tables")
+    kill_at_each_step(kafka.bootstrap_servers, snapshots, tmp_path)
 
 
 @pytest.mark.exhaustive

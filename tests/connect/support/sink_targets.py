@@ -12,6 +12,8 @@ import boto3
 import duckdb
 import psycopg
 from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import NoSuchTableError
 
 from semel.testing.postgres import Postgres
 from tests.support import topics
@@ -127,6 +129,35 @@ class Tables(Lines):
     def written(self) -> Counter[int]:
         path = self._folder / self.name
         files = DeltaTable(str(path)).file_uris() if (path / "_delta_log").is_dir() else []
+        with duckdb.connect() as connection:
+            rows = connection.execute("SELECT n FROM read_parquet(?)", [files]).fetchall() if files else []
+        return Counter(n for (n,) in rows)
+
+
+class Snapshots(Lines):
+    """Rows of a table of Iceberg, whose catalog is a file of SQLite, read by DuckDB."""
+
+    def __init__(self, servers: str, folder: Path, **more: str) -> None:
+        folder.mkdir()
+        self._catalog = {
+            "type": "sql",
+            "uri": f"sqlite:///{folder}/catalog.db",
+            "warehouse": str(folder / "tables"),
+        }
+        properties = {
+            "connector.class": "IcebergSink",
+            "iceberg.tables": "shop.${topic}",
+            "iceberg.tables.auto-create-enabled": "true",
+            **{f"iceberg.catalog.{name}": value for name, value in self._catalog.items()},
+        }
+        super().__init__(servers, folder, **{**properties, **more})
+
+    def written(self) -> Counter[int]:
+        try:
+            table = load_catalog("iceberg", **self._catalog).load_table(f"shop.{self.name}")
+        except NoSuchTableError:
+            return Counter()
+        files = [one.file.file_path for one in table.scan().plan_files()]
         with duckdb.connect() as connection:
             rows = connection.execute("SELECT n FROM read_parquet(?)", [files]).fetchall() if files else []
         return Counter(n for (n,) in rows)
