@@ -35,7 +35,9 @@ LOCAL = SparkCluster("local[4,4]")
 #: A driver is killed while one task has sent rows, and another has committed them.
 HELD = [CrashPoint(SinkTaskStep.ROWS_SENT, 3, Action.HANG), CrashPoint(SinkTaskStep.TARGET_COMMITTED, 4, Action.HANG)]
 SAMPLE = [CrashPoint(SinkTaskStep.TARGET_COMMITTED, 8), CrashPoint(SinkTaskStep.ROWS_SENT, 16)]
-ICEBERG_SAMPLE = [CrashPoint(SinkTaskStep.TARGET_COMMITTED, 3), CrashPoint(SinkTaskStep.ROWS_SENT, 8)]
+ICEBERG_SAMPLE = [CrashPoint(SinkTaskStep.TARGET_COMMITTED, 2), CrashPoint(SinkTaskStep.ROWS_SENT, 4)]
+#: Few commits: each of them reads and writes a dozen small files.
+FEW = {"flush.size": "50", "rotate.schedule.interval.ms": "300", "consumer.override.max.poll.records": "20"}
 #: Few times at a start, and once more for each rebalance.
 RARE = [
     SinkTaskStep.SINK_ASSIGNED,
@@ -172,7 +174,7 @@ def test_drivers_and_each_step(kafka: Sandbox, postgres: Postgres, tmp_path: Pat
     rows.check_exact()
 
 
-def kill_at_each_step(servers: str, lines: Lines, folder: Path) -> None:
+def kill_at_each_step(servers: str, lines: Records, folder: Path) -> None:
     """Before the kills, one task is held before its file appears, until another has written its records."""
     held = CrashPoint(SinkTaskStep.ROWS_SENT, 7, Action.HANG)
     plan = CrashPlan(folder, held, *EACH)
@@ -200,7 +202,8 @@ def test_delta_at_each_step(kafka: Sandbox, tmp_path: Path) -> None:
 
 def test_iceberg_tasks_that_die(kafka: Sandbox, tmp_path: Path) -> None:
     """One is killed before its commit, another one after it."""
-    snapshots, plan = Snapshots(kafka.bootstrap_servers, tmp_path / "tables"), CrashPlan(tmp_path, *ICEBERG_SAMPLE)
+    snapshots = Snapshots(kafka.bootstrap_servers, tmp_path / "tables", **FEW)
+    plan = CrashPlan(tmp_path, *ICEBERG_SAMPLE)
     with running(kafka.bootstrap_servers, plan, snapshots) as driver:
         wait_struck(plan, driver, snapshots)
         snapshots.wait_all(driver.tail)

@@ -134,7 +134,7 @@ class Tables(Lines):
         return Counter(n for (n,) in rows)
 
 
-class Snapshots(Lines):
+class Snapshots(Records):
     """Rows of a table of Iceberg, whose catalog is a file of SQLite, read by DuckDB."""
 
     def __init__(self, servers: str, folder: Path, **more: str) -> None:
@@ -148,9 +148,11 @@ class Snapshots(Lines):
             "connector.class": "IcebergSink",
             "iceberg.tables": "shop.${topic}",
             "iceberg.tables.auto-create-enabled": "true",
+            "flush.size": "10",
+            "consumer.override.max.poll.records": "4",
             **{f"iceberg.catalog.{name}": value for name, value in self._catalog.items()},
         }
-        super().__init__(servers, folder, **{**properties, **more})
+        super().__init__(servers, **{**properties, **more})
 
     def written(self) -> Counter[int]:
         try:
