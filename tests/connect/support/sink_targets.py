@@ -139,27 +139,27 @@ class Snapshots(Records):
 
     def __init__(self, servers: str, folder: Path, **more: str) -> None:
         folder.mkdir()
-        self._catalog = {
-            "type": "sql",
-            "uri": f"sqlite:///{folder}/catalog.db",
-            "warehouse": str(folder / "tables"),
-        }
+        catalog = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": str(folder / "tables")}
+        self._catalog = load_catalog("iceberg", **catalog)
         properties = {
             "connector.class": "IcebergSink",
             "iceberg.tables": "shop.${topic}",
             "iceberg.tables.auto-create-enabled": "true",
             "flush.size": "10",
             "consumer.override.max.poll.records": "4",
-            **{f"iceberg.catalog.{name}": value for name, value in self._catalog.items()},
+            **{f"iceberg.catalog.{name}": value for name, value in catalog.items()},
         }
+        self._seen, self._found = "", Counter[int]()
         super().__init__(servers, **{**properties, **more})
 
     def written(self) -> Counter[int]:
         try:
-            table = load_catalog("iceberg", **self._catalog).load_table(f"shop.{self.name}")
+            table = self._catalog.load_table(f"shop.{self.name}")
         except NoSuchTableError:
             return Counter()
-        files = [one.file.file_path for one in table.scan().plan_files()]
-        with duckdb.connect() as connection:
-            rows = connection.execute("SELECT n FROM read_parquet(?)", [files]).fetchall() if files else []
-        return Counter(n for (n,) in rows)
+        if table.metadata_location != self._seen:  # it is asked often, and reads many small files
+            files = [one.file.file_path for one in table.scan().plan_files()]
+            with duckdb.connect() as connection:
+                rows = connection.execute("SELECT n FROM read_parquet(?)", [files]).fetchall() if files else []
+            self._seen, self._found = table.metadata_location, Counter(n for (n,) in rows)
+        return self._found

@@ -38,8 +38,7 @@ def check_catalog(settings: Mapping[str, str]) -> None:
     Raise :class:`ConfigError`, also where a package is missing.
     """
     with needs_extras("IcebergSink", "connect,iceberg", NOTHING):
-        import pyiceberg.catalog
-        import pyiceberg.table
+        import pyiceberg
         import sqlalchemy
         import sqlalchemy.exc
     del pyiceberg
