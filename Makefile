@@ -177,7 +177,7 @@ lock: setup  ## pin the newest packages that pyproject.toml allows
 	@export VIRTUAL_ENV="$(CURDIR)/$(VENV)"; \
 	options="--universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --upgrade --quiet"; \
 	export UV_CUSTOM_COMPILE_COMMAND="make lock"; \
-	$(BIN)/uv pip compile $$options --extra spark --extra aws --extra connect --extra database --extra delta --extra metrics --extra registry --extra s3 --extra stores --extra streams --extra testing --group dev --output-file requirements.txt pyproject.toml && \
+	$(BIN)/uv pip compile $$options --extra spark --extra aws --extra connect --extra database --extra delta --extra iceberg --extra metrics --extra registry --extra s3 --extra stores --extra streams --extra testing --group dev --output-file requirements.txt pyproject.toml && \
 	$(BIN)/uv pip compile $$options --constraint requirements.txt --group setup --output-file requirements-setup.txt
 
 clean:  ## remove .venv and everything that was built; the cache with Kafka stays

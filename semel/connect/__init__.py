@@ -8,7 +8,7 @@ far it got, in one Kafka transaction.
 ``sink_api``             what the author of a sink imports
 ``settings``             a worker's file, and a connector's properties, each problem at its setting
 ``plugins``              classes of connectors and converters, by Python's names and by Kafka Connect's
-``own_classes``          classes of the user's own, by their Python names or by entry points; ``own_converters``
+``own_converters``       converters of the user's own
 ``worker``               the driver: checks the cluster, joins the group, and leads it or stands by
 ``herder``               what can be done with connectors, and what runs of it
 ``rest``                 Kafka Connect's REST interface, and the page for browsers, whose files are in ``web``
@@ -43,8 +43,10 @@ from semel.connect.api import (
 from semel.connect.own_converters import Converter
 from semel.connect.sink_api import SinkBatch, SinkConnector, SinkContext, SinkRecord, SinkTask
 from semel.connect.transforms import Data, Predicate, Record, Transform
+from semel.settings.providers import ConfigProvider
 
 __all__ = [
+    "ConfigProvider",
     "Converter",
     "Data",
     "Field",

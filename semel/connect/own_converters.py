@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from semel.connect.converters import ConfiguredConverter
-from semel.connect.own_classes import own_class
 from semel.errors import SemelError
 from semel.serdes.columns import whole
 from semel.serdes.schemas import Schema
@@ -17,6 +16,7 @@ from semel.serdes.schemas.runs import Run, runs_of
 from semel.serdes.schemas.struct import checked
 from semel.serdes.unfit import Mismatch
 from semel.settings import Setting, read_settings, unknown
+from semel.settings.own_classes import own_class
 
 __all__ = ["Converter", "own_converter"]
 

@@ -17,7 +17,6 @@ from semel.connect.converters import (
     check_plain,
     json_converter,
 )
-from semel.connect.own_classes import JAVA, announced, imported, path_of
 from semel.connect.own_converters import own_converter
 from semel.connect.registry_converters import REGISTRY_CONVERTERS, registry_converter
 from semel.connect.sink_api import SinkConnector
@@ -25,6 +24,7 @@ from semel.connect.transforms import PREDICATES, TRANSFORMS
 from semel.errors import ConfigError, SemelError, Unsupported
 from semel.serdes.registry.settings import WITHOUT_EFFECT as REGISTRY_WITHOUT_EFFECT
 from semel.settings import nearest, not_yet
+from semel.settings.own_classes import JAVA, announced, imported, path_of
 
 __all__ = [
     "check_header_converter",
@@ -71,6 +71,7 @@ _SINKS = {
     ),
     "DeltaSink": "semel.connect.connectors.sinks.delta.DeltaSink",
     "FileSink": "semel.connect.connectors.sinks.files.FileSink",
+    "IcebergSink": "semel.connect.connectors.sinks.iceberg.IcebergSink",
 }
 _CONNECTORS = {**_SOURCES, **_SINKS}
 _PLAIN = {

@@ -193,8 +193,16 @@ class SinkTask:
 class SinkConnector:
     """Sink connector: names its settings, and makes its tasks."""
 
-    #: Names and kinds of its own settings: a type for one that must be given, or a :class:`Setting`.
+    #: Names and kinds of its own settings: a type for one that must be given, or a :class:`Setting`. A name that ends
+    #: in ``.*`` takes all settings that begin so, as one mapping of texts.
     config: ClassVar[Mapping[str, type | Setting]] = {}
+
+    def validate(self, config: Mapping[str, Any]) -> None:
+        """Refuse a configuration before it is stored, by :class:`~semel.errors.ConfigError`.
+
+        It is called once each setting by itself is right. A message that begins with a setting's name is shown there.
+        Look at no other system here.
+        """
 
     def tasks(self, config: Mapping[str, Any], max_tasks: int) -> Sequence[Mapping[str, Any]]:
         """Return the configuration of each task, at most ``max_tasks`` of them. By default all have the same."""

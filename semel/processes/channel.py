@@ -128,6 +128,12 @@ class Channel:
         """Ask its process to end when it can."""
         self._send(launch, "stop")
 
+    def withdraw(self, launch: Launch) -> bool:
+        """Refuse processes of a launch, unless one has connected. Return True if they are refused."""
+        with self._lock:
+            launch.over = launch.over or launch.attempt < 0
+            return launch.attempt < 0
+
     def discard(self, launch: Launch) -> None:
         """End its process now, and every later attempt of it."""
         with self._lock:

@@ -31,6 +31,7 @@ _FAREWELL_S = 10.0
 #: Seconds for an answer of the driver: it may have to ask the cluster.
 _ANSWER_S = 120.0
 _MAX_BYTES = 16 << 20
+_ENDED: dict[str, Any] = {"type": "ended", "error": "", "trace": "", "again": False}
 
 
 class Process:
@@ -95,12 +96,13 @@ def run(address: str, token: str, attempt: int) -> None:
         hello = {"type": "hello", "attempt": attempt, "host": socket.gethostname(), "pid": os.getpid()}
         connection.send(json.dumps(hello))
         work = json.loads(connection.recv(_OPEN_S))
-        if work["type"] != "run":  # a later attempt is at work, or this launch is not wanted any more
+        if work["type"] == "end":  # a later attempt is at work, or this launch is not wanted any more
             return
-        process = Process(work["settings"], connection)
+        process = Process(work.get("settings", {}), connection)
         finished, heard = threading.Event(), threading.Event()
         threading.Thread(target=_listen, args=(process, finished, heard), name="semel-process", daemon=True).start()
-        outcome = _outcome(work, process)
+        # asked to stop before it was given work, it has ended well
+        outcome = _outcome(work, process) if work["type"] == "run" else _ENDED
         finished.set()
         with suppress(ConnectionClosed):
             connection.send(json.dumps(outcome))
@@ -136,7 +138,7 @@ def _outcome(work: Mapping[str, Any], process: Process) -> dict[str, Any]:
         text = str(error) if isinstance(error, SemelError) else f"{type(error).__name__}: {error}"
         again = isinstance(error, Retriable | AbortAndRetry)
         return {"type": "ended", "error": text or type(error).__name__, "trace": trace, "again": again}
-    return {"type": "ended", "error": "", "trace": "", "again": False}
+    return _ENDED
 
 
 def _entry(name: str) -> Any:

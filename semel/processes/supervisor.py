@@ -74,6 +74,8 @@ class _Supervised:
         self.connected_at = 0.0
         #: When to look, in monotonic seconds, why it has not connected.
         self.look_at = 0.0
+        #: Held while a state is reported: the newest one is reported last.
+        self.reporting = threading.RLock()
         #: Set once its name is free again: nothing is reported of it any more.
         self.forgotten = False
 
@@ -146,11 +148,12 @@ class Supervisor:
                     one.forgotten = True
 
     def _ends(self, one: _Supervised, end: float) -> bool:
-        """Wait for its end. Return True if nothing of it was lost on the way. A process that waits for a slot ends at
-        once.
+        """Wait for its end. Return True if nothing of it was lost on the way.
+
+        A process that waits for a slot ends at once. One that has just connected is asked to, as every other.
         """
-        if one.launch is not None and one.launch.attempt < 0:
-            self._discard(one)
+        if one.launch is not None and self._channel.withdraw(one.launch):
+            self._cancel(one)
         assert one.thread is not None
         one.thread.join(max(end - time.monotonic(), 0))
         return not one.thread.is_alive() and one.status.state in (State.STOPPED, State.FAILED)
@@ -166,8 +169,11 @@ class Supervisor:
     def _discard(self, one: _Supervised) -> None:
         if one.launch is not None:
             self._channel.discard(one.launch)
-            with suppress(Exception):  # Spark may have ended
-                self._launcher.cancel(one.group)
+            self._cancel(one)
+
+    def _cancel(self, one: _Supervised) -> None:
+        with suppress(Exception):  # Spark may have ended
+            self._launcher.cancel(one.group)
 
     # ---- a thread for each process
 
@@ -237,14 +243,17 @@ class Supervisor:
             with _logged(one.name):
                 self._on_message(one.name, message)
 
-    def _change(self, one: _Supervised, **what: Any) -> None:
-        with self._lock:
-            one.status = replace(one.status, **what)
-            status = one.status
-            forgotten = one.forgotten
-        if not forgotten:
-            with _logged(one.name):
-                self._on_change(status)
+    def _change(self, one: _Supervised, *, only_in: State | None = None, **what: Any) -> None:
+        """Set a new status and report it; with ``only_in``, only if this is still its state."""
+        with one.reporting:
+            with self._lock:
+                if only_in is not None and one.status.state is not only_in:
+                    return
+                one.status = status = replace(one.status, **what)
+                forgotten = one.forgotten
+            if not forgotten:
+                with _logged(one.name):
+                    self._on_change(status)
 
     # ---- one thread for all
 
@@ -266,8 +275,8 @@ class Supervisor:
         one.look_at = time.monotonic() + _LOOK_S
         # it may have connected, or been stopped, while Spark was asked
         waits = launch is not None and launch.attempt < 0 and not one.stopping.is_set()
-        if waits and one.status.state is State.UNASSIGNED and one.status.reason != reason:
-            self._change(one, reason=reason)
+        if waits and one.status.reason != reason:
+            self._change(one, only_in=State.UNASSIGNED, reason=reason)
 
 
 @contextmanager

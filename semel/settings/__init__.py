@@ -5,6 +5,7 @@
 - ``reader``: reads texts by a table, and refuses what is missing, wrong or unknown.
 - ``unused``: names that are known and change nothing here.
 - ``properties_file``: a file of properties in Java's form.
+- ``own_classes``: classes of the user's own, by their Python names or by entry points.
 - ``providers``: Kafka's config providers: what stands for ``${provider:path:key}`` in a value.
 """
 

@@ -1,8 +1,9 @@
 """Kafka's config providers: ``${provider:path:key}`` in a value stands for what a file, a directory or a variable says.
 
-``config.providers`` names them, ``config.providers.<name>.class`` is one of Kafka's three, by its Java name or short.
-``param.allowed.paths`` and ``param.allowlist.pattern`` bound what they give. A variable of a provider that is not
-named stays as it is, as in Kafka; one that a provider does not find is refused.
+``config.providers`` names them, ``config.providers.<name>.class`` is one of Kafka's three, by its Java name or short,
+or a :class:`ConfigProvider` of the user's own. ``param.allowed.paths`` and ``param.allowlist.pattern`` bound what
+Kafka's give. A variable of a provider that is not named stays as it is, as in Kafka; one that a provider does not find
+is refused.
 """
 
 from __future__ import annotations
@@ -11,20 +12,37 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import javaproperties
 
-from semel.errors import ConfigError
+from semel.errors import ConfigError, SemelError
+from semel.settings.own_classes import JAVA, own_class
 from semel.settings.reader import NOTHING
 from semel.settings.table import split_list
 
-__all__ = ["Providers", "resolve"]
+__all__ = ["ConfigProvider", "Providers", "resolve"]
 
 #: How properties of providers begin.
-_PROVIDERS = "config.providers"
+_PROVIDERS, _PARAMETER = "config.providers", "param."
 _VARIABLE = re.compile(r"\$\{([^}:]*):(?:([^}]*?):)?([^}:]*)\}")
 _PACKAGE = "org.apache.kafka.common.config.provider."
 _Find = Callable[[str, str], str | None]
+
+
+class ConfigProvider:
+    """Provider of values by a class of one's own. It is made on the driver, and in the process of each task.
+
+    ``parameters`` are what ``config.providers.<name>.param.`` begins, without that. An error that it raises is refused,
+    and its text is not shown: it may hold a secret.
+    """
+
+    def __init__(self, parameters: Mapping[str, str]) -> None:
+        self.parameters = parameters
+
+    def get(self, path: str, key: str) -> str | None:
+        """Return what ``${provider:path:key}`` stands for, or None if it is not found."""
+        raise NotImplementedError(f"{type(self).__name__} has no method get")
 
 
 class Providers:
@@ -44,11 +62,8 @@ class Providers:
             }
             kind = parameters.pop("class", "").strip().removeprefix(_PACKAGE)
             if kind not in _KINDS:
-                raise ConfigError(
-                    f"{prefix}class={kind:.200} is not a known provider. {NOTHING} Use FileConfigProvider,"
-                    " DirectoryConfigProvider or EnvVarConfigProvider.",
-                    tag="CONFIG_PROVIDER",
-                )
+                named[name] = _own(prefix, kind, parameters)
+                continue
             make, allowed = _KINDS[kind]
             unknown = sorted(parameters.keys() - {allowed})
             if unknown:
@@ -89,6 +104,44 @@ def resolve(properties: Mapping[str, str]) -> tuple[Providers, dict[str, str]]:
     said = {name: value for name, value in properties.items() if name.partition(".providers")[0] == "config"}
     providers = Providers.parse(said)
     return providers, providers.resolve({name: value for name, value in properties.items() if name not in said})
+
+
+def _own(prefix: str, kind: str, parameters: Mapping[str, str]) -> _Find:
+    """Return what asks a class of the user's own, by its Python name or entry point."""
+    made = None if not kind or kind.startswith(JAVA) else own_class(kind, ConfigProvider, "config_providers")
+    if made is None:
+        raise ConfigError(
+            f"{prefix}class={kind:.200} is not a known provider. {NOTHING} Use FileConfigProvider,"
+            " DirectoryConfigProvider, EnvVarConfigProvider, or a semel.connect.ConfigProvider of your own.",
+            tag="CONFIG_PROVIDER",
+        )
+    other = next((one for one in sorted(parameters) if not one.startswith(_PARAMETER)), None)
+    if other is not None:
+        raise ConfigError(
+            f"{prefix}{other:.200} is not a known property. {NOTHING} {made.__name__} takes {_PARAMETER}….",
+            tag="CONFIG_PROVIDER",
+        )
+    given = {key.removeprefix(_PARAMETER): value for key, value in parameters.items()}
+    provider = _asked(f"{prefix}class", lambda: made(given))
+
+    def find(path: str, key: str) -> str | None:
+        found = _asked(f"${{…:{path:.200}:{key:.200}}}", lambda: provider.get(path, key))
+        return found if isinstance(found, str) else None
+
+    return find
+
+
+def _asked(what: str, ask: Callable[[], Any]) -> Any:
+    """Run the user's code. The text of its error is not shown, nor kept as a cause."""
+    try:
+        return ask()
+    except SemelError:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"{what}: the provider raised {type(error).__name__}. {NOTHING} Correct it, or what it needs.",
+            tag="CONFIG_PROVIDER",
+        ) from None
 
 
 def _file(allowed: str) -> _Find:

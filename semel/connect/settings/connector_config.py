@@ -17,7 +17,7 @@ from semel.connect.plugins import check_header_converter, connector_class, conve
 from semel.connect.settings.clients import ConnectorClients, read_clients
 from semel.connect.settings.connector_properties import ConnectorProperties, Problem
 from semel.connect.settings.definitions import COMMON, SINK, Definition
-from semel.connect.settings.preflight import check_boundary, check_support
+from semel.connect.settings.preflight import check_boundary, check_own, check_support
 from semel.connect.settings.sink_config import SinkSettings, read_sink
 from semel.connect.settings.worker_config import WorkerConfig, converter_options
 from semel.connect.sink_api import SinkConnector
@@ -131,7 +131,7 @@ class ConnectorConfigParser:
         before = len(self.problems)
         optional = [one for one in shared if one.setting.default is not REQUIRED]
         common = {one.name: self._properties.read(one.name, one.setting) for one in optional}
-        own = {key: self._properties.read(key, setting) for key, setting in settings.items()}
+        own = {key: self._own(key, setting) for key, setting in settings.items()}
         if is_sink:
             own["name"] = name  # a target keeps offsets by it
         self._check_unused(common, sink=is_sink)
@@ -145,6 +145,8 @@ class ConnectorConfigParser:
                 check_boundary(self._properties, connector, own, exactly_once=exactly_once)
             if common["exactly.once.support"].lower() == "required":
                 check_support(self._properties, connector, own, exactly_once=exactly_once)
+        if not self.problems:
+            check_own(self._properties, connector, own, [one.name for one in self.definitions])
         if self.problems or key is None or value is None:
             return None
         self._warn_of_unused(name)
@@ -193,6 +195,14 @@ class ConnectorConfigParser:
         except SemelError as error:
             self._properties.raised("connector.class", error)
             return None
+
+    def _own(self, key: str, setting: Setting) -> Any:
+        """Return the value of one of the class's own settings; for a key that ends in ``.*``, all that begin so."""
+        if not key.endswith(".*"):
+            return self._properties.read(key, setting)
+        given = self._properties.below(key[:-1])
+        self.definitions += [Definition(f"{key[:-1]}{name}", setting) for name in given]
+        return given
 
     def _chain(self) -> Chain:
         """Return the transformations and predicates."""

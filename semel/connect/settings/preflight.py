@@ -1,16 +1,18 @@
-"""Questions to a connector before it starts: KIP-618's preflight. Problems are noted at their settings."""
+"""Questions to a connector before it is stored, as KIP-618's preflight. Problems are noted at their settings."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from semel.connect.api import SourceConnector
 from semel.connect.herder.connector_calls import ask_connector
 from semel.connect.settings.connector_properties import ConnectorProperties
-from semel.errors import SemelError
+from semel.connect.sink_api import SinkConnector
+from semel.errors import SemelError, Unsupported
+from semel.settings import NOTHING
 
-__all__ = ["check_boundary", "check_support"]
+__all__ = ["check_boundary", "check_own", "check_support"]
 
 
 def check_boundary(
@@ -63,3 +65,19 @@ def check_support(
             remedy = "Consult its documentation; where that promises it, use requested."
     text = f"{setting}=required, but {text} {remedy}"
     properties.add(setting, text, remedy="")
+
+
+def check_own(
+    properties: ConnectorProperties,
+    connector: SourceConnector | SinkConnector,
+    own: Mapping[str, Any],
+    names: Iterable[str],
+) -> None:
+    """Refuse what the connector's own ``validate`` refuses, at the setting of these that its error begins with."""
+    try:
+        ask_connector(own.get("name", ""), "validate", lambda: connector.validate(own))
+    except SemelError as error:
+        setting = next((one for one in names if error.message.startswith((f"{one} ", f"{one}="))), "connector.class")
+        text = error.message.replace(f" {NOTHING} ", " ")  # REST shows the text alone
+        kind = isinstance(error, Unsupported)
+        properties.add(setting, text, tag=error.tag, remedy="", cause=error, unsupported=kind)

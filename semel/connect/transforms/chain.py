@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semel.connect.own_classes import JAVA, own_class
 from semel.connect.settings.connector_properties import ConnectorProperties
 from semel.connect.transforms import envelopes, fields, headers, predicates, routing, schemas, timestamps
 from semel.connect.transforms.base import Transform, refused
@@ -17,6 +16,7 @@ from semel.connect.transforms.predicates import Predicate
 from semel.connect.transforms.record import Record
 from semel.errors import ConfigError, SemelError
 from semel.settings import Setting, nearest
+from semel.settings.own_classes import JAVA, own_class
 
 __all__ = ["PREDICATES", "TRANSFORMS", "Chain", "read_chain"]
 

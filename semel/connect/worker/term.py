@@ -58,15 +58,15 @@ class Term:
         """Start all tasks, those of the ``given`` connectors too: files act as PUT does."""
 
         def changed(status: Status) -> None:
-            self._lifecycle.changed(status)
+            self._lifecycle.reports.changed(status)
             on_change(status)
 
         def heard(name: str, message: Mapping[str, Any]) -> None:
-            self._lifecycle.heard(name, message)
+            self._lifecycle.reports.heard(name, message)
             self.herder.throughput.heard(name, message)
             on_message(name, message)
 
-        supervisor = Supervisor(launcher, on_change=changed, on_message=heard, on_ask=self._lifecycle.asked)
+        supervisor = Supervisor(launcher, on_change=changed, on_message=heard, on_ask=self._lifecycle.reports.asked)
         self._lifecycle.processes = supervisor
         self._supervisor = supervisor
         new = [one for one in given if self.store.now.connectors.get(one["name"].strip()) != one]

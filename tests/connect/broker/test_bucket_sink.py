@@ -211,7 +211,7 @@ def test_a_store_that_is_away_is_waited_for(bucket: Bucket, tmp_path: Path) -> N
     with pytest.raises(ConfigError, match="NoSuchBucket"):
         missing.open([PARTITION])
     with pytest.raises(ConfigError, match="the store of path cannot be used"):
-        FileSink().tasks({**bucket.config(), "store.url": "no address"}, 1)
+        FileSink().validate({**bucket.config(), "store.url": "no address"})
 
 
 def test_a_store_that_ignores_the_condition_is_refused(bucket: Bucket) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,37 @@ def test_it_runs_tells_and_ends_when_asked(watched: Watched) -> None:
     assert watched.supervisor.stop(30) == []
     assert watched.status.state is State.STOPPED
     assert watched.status.launches == 1
+
+
+def test_one_that_is_stopped_while_it_connects_ends_well(watched: Watched) -> None:
+    """It hears that it shall stop before it is given its work. Nothing was lost, and nothing is started again."""
+    channel = watched.supervisor._channel
+    serve, stop, connected, asked = channel._serve, channel.stop, threading.Event(), threading.Event()
+
+    def held(launch: Launch, connection: Any) -> None:
+        connected.set()
+        assert asked.wait(60)
+        serve(launch, connection)
+
+    def asking(launch: Launch) -> None:
+        stop(launch)
+        asked.set()
+
+    channel._serve, channel.stop = held, asking  # type: ignore[method-assign]
+    watched.start("beat")
+    assert connected.wait(60)
+    assert watched.supervisor.stop(30) == []
+    assert watched.status.state is State.STOPPED
+    assert State.RESTARTING not in {one.state for one in watched.states}
+    assert pids(watched.directory) == []
+
+
+def test_a_launch_is_withdrawn_only_before_a_process_connects(watched: Watched) -> None:
+    launch = Launch("", {}, lambda: None, lambda _: None)
+    connected = Launch("", {}, lambda: None, lambda _: None, attempt=0)
+    channel = watched.supervisor._channel
+    assert (channel.withdraw(launch), launch.over) == (True, True)
+    assert (channel.withdraw(connected), connected.over) == (False, False)
 
 
 def test_a_killed_process_comes_back_in_sparks_next_attempt_and_then_in_a_new_job(watched: Watched) -> None:

@@ -27,7 +27,7 @@ from semel.testing.program import Program
 from semel.testing.spark.spark_cluster import SparkCluster
 from tests.connect.support.lines import SEMEL, STRING
 from tests.connect.support.rest import Rest
-from tests.connect.support.sink_targets import Lines, Objects, Records, Rows, Tables
+from tests.connect.support.sink_targets import Lines, Objects, Records, Rows, Snapshots, Tables
 from tests.support.s3 import object_store
 from tests.support.waiting import wait_for
 
@@ -171,7 +171,7 @@ def test_drivers_and_each_step(kafka: Sandbox, postgres: Postgres, tmp_path: Pat
     rows.check_exact()
 
 
-def kill_at_each_step(servers: str, lines: Lines, folder: Path) -> None:
+def kill_at_each_step(servers: str, lines: Records, folder: Path) -> None:
     """Before the kills, one task is held before its file appears, until another has written its records."""
     held = CrashPoint(SinkTaskStep.ROWS_SENT, 7, Action.HANG)
     plan = CrashPlan(folder, held, *EACH)
@@ -195,6 +195,23 @@ def test_files_at_each_step(kafka: Sandbox, tmp_path: Path, ends: dict[str, str]
 def test_delta_at_each_step(kafka: Sandbox, tmp_path: Path) -> None:
     tables = Tables(kafka.bootstrap_servers, tmp_path / "tables")
     kill_at_each_step(kafka.bootstrap_servers, tables, tmp_path)
+
+
+def test_an_iceberg_task_that_dies(kafka: Sandbox, tmp_path: Path) -> None:
+    """It is killed after a commit, before its group's offset is committed."""
+    few = {"flush.size": "100", "consumer.override.max.poll.records": "100", "tasks.max": "1"}
+    snapshots = Snapshots(kafka.bootstrap_servers, tmp_path / "tables", **few)
+    plan = CrashPlan(tmp_path, CrashPoint(SinkTaskStep.TARGET_COMMITTED, 2))
+    with running(kafka.bootstrap_servers, plan, snapshots) as driver:
+        wait_struck(plan, driver, snapshots)
+        snapshots.wait_all(driver.tail)
+    snapshots.check_exact()
+
+
+@pytest.mark.exhaustive
+def test_iceberg_at_each_step(kafka: Sandbox, tmp_path: Path) -> None:
+    snapshots = Snapshots(kafka.bootstrap_servers, tmp_path / "tables")
+    kill_at_each_step(kafka.bootstrap_servers, snapshots, tmp_path)
 
 
 @pytest.mark.exhaustive

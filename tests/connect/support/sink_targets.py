@@ -12,6 +12,8 @@ import boto3
 import duckdb
 import psycopg
 from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import NoSuchTableError
 
 from semel.testing.postgres import Postgres
 from tests.support import topics
@@ -130,3 +132,34 @@ class Tables(Lines):
         with duckdb.connect() as connection:
             rows = connection.execute("SELECT n FROM read_parquet(?)", [files]).fetchall() if files else []
         return Counter(n for (n,) in rows)
+
+
+class Snapshots(Records):
+    """Rows of a table of Iceberg, whose catalog is a file of SQLite, read by DuckDB."""
+
+    def __init__(self, servers: str, folder: Path, **more: str) -> None:
+        folder.mkdir()
+        catalog = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": str(folder / "tables")}
+        self._catalog = load_catalog("iceberg", **catalog)
+        properties = {
+            "connector.class": "IcebergSink",
+            "iceberg.tables": "shop.${topic}",
+            "iceberg.tables.auto-create-enabled": "true",
+            "flush.size": "10",
+            "consumer.override.max.poll.records": "4",
+            **{f"iceberg.catalog.{name}": value for name, value in catalog.items()},
+        }
+        self._seen, self._found = "", Counter[int]()
+        super().__init__(servers, **{**properties, **more})
+
+    def written(self) -> Counter[int]:
+        try:
+            table = self._catalog.load_table(f"shop.{self.name}")
+        except NoSuchTableError:
+            return Counter()
+        if table.metadata_location != self._seen:  # it is asked often, and reads many small files
+            files = [one.file.file_path for one in table.scan().plan_files()]
+            with duckdb.connect() as connection:
+                rows = connection.execute("SELECT n FROM read_parquet(?)", [files]).fetchall() if files else []
+            self._seen, self._found = table.metadata_location, Counter(n for (n,) in rows)
+        return self._found

@@ -231,7 +231,7 @@ def test_a_folder_that_cannot_be_written_is_tried_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", ["relative", "gs://bucket/x"])
 def test_a_path_of_another_system(path: str) -> None:
     with pytest.raises(ConfigError, match="is no folder that this sink writes to"):
-        DeltaSink().tasks(config(path), 1)
+        DeltaSink().validate(config(path))
 
 
 def test_fields_within_fields_that_come_and_go(tmp_path: Path) -> None:
@@ -265,3 +265,15 @@ def test_a_value_that_the_column_would_change(tmp_path: Path, there: Any, kind: 
     DeltaTable.create(str(tmp_path / "orders"), pa.schema([pa.field("name", there)]))
     with pytest.raises(ConfigError, match="does not fit the table"):
         task(tmp_path, flush_size=1).put(batch([({"id": 0}, {"name": value})], 0, pa.struct([("name", kind)])))
+
+
+def test_a_refusal_names_the_record(tmp_path: Path) -> None:
+    schema = pa.schema([pa.field("name", pa.string(), nullable=False), pa.field("price", pa.int8())])
+    DeltaTable.create(str(tmp_path / "orders"), schema)
+    good, null = ({"id": 0}, {"name": "a", "price": 1}), ({"id": 0}, {"name": None, "price": 1})
+    kind = pa.struct([pa.field("name", pa.string()), pa.field("price", pa.int64())])
+    with pytest.raises(ConfigError, match="the record at offset 12 of orders-0 was refused"):
+        task(tmp_path).put(batch([good, good, null], 10, kind))
+    large = ({"id": 0}, {"name": "a", "price": 300})
+    with pytest.raises(ConfigError, match="the record at offset 11 of orders-0 was refused: it does not fit the table"):
+        task(tmp_path).put(batch([good, large, null], 10, kind))

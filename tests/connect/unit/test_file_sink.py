@@ -305,7 +305,7 @@ def test_values_without_fields_are_json_lines(tmp_path: Path) -> None:
 
 def test_nulls_fail_or_are_left_out(tmp_path: Path) -> None:
     mixed = batch([({"id": n}, None if n == 1 else {"name": f"n{n}", "price": None}) for n in range(4)])
-    with pytest.raises(ConfigError, match="the record at offset 1 has a null value"):
+    with pytest.raises(ConfigError, match="the record at offset 1 of orders-0 was refused: its value is null"):
         task(tmp_path).put(mixed)
     task(tmp_path, behavior_on_null_values="ignore").put(mixed)
     assert lines(tmp_path) == ["n0", "n2", "n3"]
@@ -336,4 +336,4 @@ def test_what_was_not_renamed_is_removed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", ["relative/path", "s3:///path", "gs://bucket/path", "file://host/path"])
 def test_a_path_of_another_system(path: str) -> None:
     with pytest.raises(ConfigError, match="is no folder that this sink writes to"):
-        FileSink().tasks(config(path), 1)
+        FileSink().validate(config(path))

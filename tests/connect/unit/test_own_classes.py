@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from semel.connect.own_classes import announced
 from semel.connect.plugins import Plugin, connector_class, converter, kind_of, plugins
 from semel.connect.settings.connector_config import ConnectorConfigParser
 from semel.connect.settings.worker_config import WorkerConfig
 from semel.errors import ConfigError
 from semel.serdes.schemas.arrow import arrow_field, schema_of
+from semel.settings.own_classes import announced
+from semel.settings.providers import Providers
 from tests.connect.support.own_converters import ROW
 from tests.connect.unit.test_config import LINES, WORKER
 
 MODULE = """
-from semel.connect import Converter, Predicate, SinkConnector, SourceConnector, Transform
+from semel.connect import ConfigProvider, Converter, Predicate, SinkConnector, SourceConnector, Transform
 
 class Orders(SourceConnector): pass
 class Ledger(SinkConnector): pass
@@ -26,6 +28,11 @@ class Redact(Transform):
     def change(self, record): return record
 class Big(Predicate):
     def chooses(self, record): return True
+class Vault(ConfigProvider):
+    def get(self, path, key):
+        if path == "broken":
+            raise OSError("the password is hush")
+        return {"a": "1", "number": 1}.get(key, self.parameters.get(key))
 class Text(Converter):
     def from_connect_data(self, topic, schema, value): return "text"
 """
@@ -38,6 +45,8 @@ ShopLedger = shop_of_tests:Ledger
 Redact = shop_of_tests:Redact
 [semel.connect.predicates]
 Big = shop_of_tests:Big
+[semel.connect.config_providers]
+ShopVault = shop_of_tests:Vault
 [semel.connect.converters]
 Text = shop_of_tests:Text
 """
@@ -124,3 +133,25 @@ def test_what_a_converter_of_ones_own_raises_is_an_error_of_the_record() -> None
 def test_a_converter_must_give_bytes() -> None:
     with pytest.raises(ConfigError, match="was made a str by Text, which must give bytes"):
         converter("Text", "key.converter", {}).value(None, 1, "key", "t")
+
+
+@pytest.mark.usefixtures("shop")
+@pytest.mark.parametrize("name", ["ShopVault", "shop_of_tests.Vault"])
+def test_a_config_provider_of_ones_own(name: str) -> None:
+    given = {"config.providers": "v", "config.providers.v.class": name, "config.providers.v.param.b": "2"}
+    made = Providers.parse(given)
+    assert made.resolve({"x": "${v:a}-${v:path:b}"}) == {"x": "1-2"}
+    for key in ("missing", "number"):
+        with pytest.raises(ConfigError, match="is not found, or not allowed"):
+            made.resolve({"x": f"${{v:{key}}}"})
+    with pytest.raises(ConfigError, match="the provider raised OSError") as refused:
+        made.resolve({"x": "${v:broken:a}"})
+    assert "hush" not in "".join(traceback.format_exception(refused.value))
+    with pytest.raises(ConfigError, match=r"config\.providers\.v\.path is not a known property"):
+        Providers.parse({**given, "config.providers.v.path": "x"})
+
+
+def test_a_config_provider_that_is_none() -> None:
+    for name, text in (("json.JSONDecoder", "is no subclass of"), ("com.shop.Vault", "is not a known provider")):
+        with pytest.raises(ConfigError, match=text):
+            Providers.parse({"config.providers": "v", "config.providers.v.class": name})

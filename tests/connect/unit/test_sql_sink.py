@@ -128,6 +128,7 @@ def test_records_without_columns_are_refused(target: Target, rows: Any, value: A
     with pytest.raises(ConfigError) as refused:
         task.put(batch(rows, value=value))
     assert (refused.value.tag, target.next_offset()) == ("SINK_RECORD", None)
+    assert refused.value.message.startswith("the record at offset 0 of orders-0 was refused: ")
 
 
 def test_rows_that_the_database_refuses_are_reported(target: Target) -> None:
@@ -153,7 +154,7 @@ def test_rows_that_the_database_refuses_are_reported(target: Target) -> None:
 )
 def test_settings_that_contradict_each_other(config: dict[str, Any]) -> None:
     with pytest.raises(ConfigError) as refused:
-        SqlSink().tasks(sql_config("sqlite:///x", **config), 1)
+        SqlSink().validate(sql_config("sqlite:///x", **config))
     assert refused.value.tag == "WRONG_VALUE"
 
 

@@ -11,13 +11,14 @@ import math
 import time
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from semel.connect.api import Setting
+from semel.connect.connectors.sinks.refused_records import RecordRefused, locating
 from semel.connect.sink_api import SinkBatch, SinkContext, SinkTask, TopicPartition
 from semel.errors import ConfigError, Retriable
 from semel.serdes.columns import whole
@@ -27,6 +28,7 @@ __all__ = ["BUFFERED", "BufferedSinkTask", "PartitionTarget", "refused"]
 
 log = logging.getLogger("semel.connect")
 
+FOLDER = "the folder of path"
 #: The pause before what is due is tried again.
 _RETRY_MS = 1000
 #: Settings of all of them, by the names of the S3 sink connector.
@@ -56,12 +58,16 @@ class PartitionTarget(Protocol):
     def write(self, first: int, last: int, column: Any, field: pa.Field, before: Callable[[], None]) -> None:
         """Write the values of these offsets, once, all or none. ``before`` is called before they can be seen.
 
-        Raises :class:`Fenced` if another task has the partition, and ``OSError`` if it may be tried again.
+        Raises :class:`Fenced` if another task has the partition, ``OSError`` if it may be tried again, and
+        :class:`RecordRefused` for a value that does not fit, by its row.
         """
 
 
 class BufferedSinkTask(SinkTask):
     """Keeps records until there are enough. A class of its own says what they go to."""
+
+    #: Where records go, in messages.
+    place: ClassVar[str] = FOLDER
 
     def start(self, config: Mapping[str, Any], context: SinkContext) -> None:
         """Remember the settings."""
@@ -87,18 +93,20 @@ class BufferedSinkTask(SinkTask):
                 if end > self._context.positions.get(partition, 0):
                     self._context.offset(partition, end)
         except OSError as error:
-            raise refused(error) from error
+            raise refused(error, self.place) from error
 
     def put(self, batch: SinkBatch) -> None:
         """Keep the records. Write what is full."""
         partition = self._open[batch.partition]
         try:
             for table in batch.tables:
-                partition.add(self._values(table))
+                with locating(batch.partition, table["offset"]):
+                    written = self._values(table)
+                partition.add(written)
         except OSError as error:
             raise Retriable(
                 f"a file cannot be written: {error.strerror or error}. Nothing is lost. The batch is put again. Look at"
-                " the folder of path.",
+                f" {self.place.removesuffix(',')}.",
                 tag="FILE_SINK",
             ) from error
 
@@ -121,11 +129,10 @@ class BufferedSinkTask(SinkTask):
         if not pc.any(nulls).as_py():
             return table
         if self._config["behavior.on.null.values"] == "fail":
-            at = table["offset"].filter(nulls)[0]
-            raise ConfigError(
-                f"the record at offset {at} has a null value, and behavior.on.null.values=fail. The record was not put"
-                " into the target. Set behavior.on.null.values=ignore, or drop such records by a transformation.",
-                tag="SINK_RECORD",
+            raise RecordRefused(
+                "its value is null, and behavior.on.null.values=fail",
+                "Set behavior.on.null.values=ignore, or drop such records by a transformation.",
+                int(pc.index(nulls, True).as_py()),
             )
         return table.filter(pc.invert(nulls))
 
@@ -202,7 +209,9 @@ class _Partition:
         first, last, name = self._kept[0]["offset"][0].as_py(), self._next - 1, self._config["name"]
         field = self._kept[0].schema.field("value").with_nullable(True)
         column = pa.chunked_array([chunk for one in self._kept for chunk in one["value"].chunks], field.type)
-        self._target.write(first, last, whole(column), field, lambda: reached(SinkTaskStep.ROWS_SENT, name))
+        offsets = pa.chunked_array([chunk for one in self._kept for chunk in one["offset"].chunks])
+        with locating(self._partition, offsets):
+            self._target.write(first, last, whole(column), field, lambda: reached(SinkTaskStep.ROWS_SENT, name))
         reached(SinkTaskStep.TARGET_COMMITTED, self._config["name"])
         self._kept, self._count, self._full = [], 0, False
         self._context.request_commit()
@@ -212,15 +221,15 @@ def _kind(table: pa.Table) -> Any:
     return table.schema.field("value").type
 
 
-def refused(error: OSError) -> ConfigError | Retriable:
+def refused(error: OSError, place: str = FOLDER) -> ConfigError | Retriable:
     """Return the error for a target that cannot be opened."""
     if isinstance(error, ConnectionError):
         return Retriable(
-            f"the store of path does not answer: {error.strerror}. Nothing was written. The task tries again.",
+            f"{place} does not answer: {_said(error)}. Nothing was written. The task tries again.",
             tag="FILE_SINK",
         )
     return ConfigError(
-        f"the folder of path cannot be used: {_said(error)}. Nothing was written. Correct path, or its rights.",
+        f"{place} cannot be used: {_said(error)}. Nothing was written. Correct its setting, or its rights.",
         tag="FILE_SINK",
     )
 

@@ -1,14 +1,14 @@
 """``DeltaSink``: each record once in a table of Delta Lake, with the offsets in the commit of its rows.
 
 A commit adds the rows of one partition, and an *application transaction* of Delta: the next offset of that partition.
-A task commits on the version of the table in which it has found its offset. Delta refuses the commit if another one has
-moved that offset since, so a task that was frozen adds nothing. Commits of other partitions do not hinder it.
+Delta refuses the commit if another one has moved that offset since, so a task that was frozen adds nothing. Commits of
+other partitions do not hinder it.
 """
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
@@ -16,18 +16,19 @@ import pyarrow as pa
 
 from semel.connect.api import Setting
 from semel.connect.connectors.sinks.buffered import BUFFERED, BufferedSinkTask, PartitionTarget, refused
-from semel.connect.connectors.sinks.delta_rows import delta_rows, fitted_fields
-from semel.connect.connectors.sinks.objects import S3, Objects, bucket_of
+from semel.connect.connectors.sinks.objects import S3, Objects, bucket_of, check_client
 from semel.connect.connectors.sinks.places import folder_of
+from semel.connect.connectors.sinks.table_rows import unfit
+from semel.connect.connectors.sinks.tables import NO_OFFSET, PartitionTable
 from semel.connect.sink_api import SinkConnector, SinkTask, TopicPartition
-from semel.errors import ConfigError, Fenced
+from semel.errors import ConfigError
 from semel.extras import needs_extras
+from semel.settings import NOTHING
 
 __all__ = ["DeltaSink", "DeltaSinkTask"]
 
 #: A part of the identity of an application transaction: the offset that a user has set.
 _SET = "set"
-_NONE = -1
 _RETENTION = "delta.setTransactionRetentionDuration"
 #: Of the library's errors: another commit moved the same offset; rows break a rule of the table.
 _REFUSED, _INVALID = "Concurrent transaction failed", "Invalid data found"
@@ -47,11 +48,11 @@ class DeltaSink(SinkConnector):
         **BUFFERED,
     }
 
-    def tasks(self, config: Mapping[str, Any], max_tasks: int) -> Sequence[Mapping[str, Any]]:
-        """Return the same for each. Raise :class:`ConfigError` for a path of another system."""
+    def validate(self, config: Mapping[str, Any]) -> None:
+        """Refuse a path of another system, and a package that is missing."""
         _storage(config)
         _library()
-        return [config] * max_tasks
+        check_client(config["path"])
 
     def task(self) -> SinkTask:
         """Make a task."""
@@ -61,7 +62,7 @@ class DeltaSink(SinkConnector):
         """Set the offsets in the tables, before the group's are changed."""
         try:
             for partition, offset in offsets.items():
-                _Table(config, partition, "").set_offset(_NONE if offset is None else offset)
+                _Table(config, partition, "").set_offset(NO_OFFSET if offset is None else offset)
         except OSError as error:
             raise refused(error) from error
         return True
@@ -83,54 +84,17 @@ class DeltaSinkTask(BufferedSinkTask):
         return _Table(self._config, partition, self._context.topic_ids.get(partition[0], ""))
 
 
-class _Table:
-    """The table of one topic, as the task of one partition sees it."""
+class _Table(PartitionTable[Any]):
+    """A table of Delta. Application transactions of its commits are the offsets."""
 
     def __init__(self, config: Mapping[str, Any], partition: TopicPartition, topic_id: str) -> None:
-        self._config, self._partition, self._topic_id = config, partition, topic_id
         topic, index = partition
         folder, self._options = _storage(config)
         name = str(config["table.name.format"]).replace("${topic}", topic)
         self._uri = f"{folder}/{name}"
+        super().__init__(config, partition, topic_id, f"table of Delta at {self._uri:.200}")
         self._app = f"semel-connect/{config['name']}/{topic}/{index}"
         self._library = _library()
-        #: The offset as the task knows it, and the newest one that it was about to commit.
-        self._at: int | None = None
-        self._sent: int | None = None
-
-    def open(self, position: int) -> int:
-        with self._errors():
-            table = self._found()
-            if table is None:
-                return 0
-            self._check_kept(table)
-            self._at = table.transaction_version(self._app)
-            if self._at is not None:
-                self._check_topic(table, self._at)
-        return max(0, self._at or 0)
-
-    def write(self, first: int, last: int, column: Any, field: pa.Field, before: Callable[[], None]) -> None:
-        with self._errors():
-            rows = delta_rows(column, field)
-            table = self._found() or self._created(rows.schema)
-            self._check_kept(table)
-            at = table.transaction_version(self._app)
-            if at is not None and at == self._sent == last + 1:  # the answer was lost
-                self._at = at
-                return
-            if at != self._at:
-                raise self._fenced()
-            rows, evolves = self._fitted(rows, pa.schema(table.schema().to_arrow()))
-            self._sent = last + 1
-            before()
-            self._library.write_deltalake(
-                table,
-                rows,
-                mode="append",
-                schema_mode="merge" if evolves else None,
-                commit_properties=self._properties(last + 1, self._topic_id),
-            )
-            self._at = last + 1
 
     def set_offset(self, offset: int) -> None:
         """Set the offset, as REST does."""
@@ -143,41 +107,42 @@ class _Table:
             )
 
     def _found(self) -> Any:
-        """Return the newest version of the table, or None."""
         try:
             return self._library.DeltaTable(self._uri, storage_options=self._options)
         except self._library.exceptions.TableNotFoundError:
             return None
 
-    def _created(self, schema: pa.Schema) -> Any:
-        if not self._config["auto.create"]:
-            raise ConfigError(
-                f"there is no table of Delta at {self._uri:.200}. The record was not put into the target. Create it, or"
-                " set auto.create=true.",
-                tag="SINK_TABLE",
-            )
+    def _made(self, schema: pa.Schema) -> Any:
         return self._library.DeltaTable.create(self._uri, schema, mode="ignore", storage_options=self._options)
 
-    def _fitted(self, rows: pa.Table, there: pa.Schema) -> tuple[pa.Table, bool]:
-        """Return the rows with the types of the table, and whether the table gets more columns."""
-        try:
-            fields, more = fitted_fields(rows.schema, there)
-        except pa.ArrowInvalid as error:
-            raise self._unfit(error) from error
-        if more and not self._config["auto.evolve"]:
+    def _schema(self, table: Any) -> pa.Schema:
+        return pa.schema(table.schema().to_arrow())
+
+    def _offset(self, table: Any) -> int | None:
+        """Return the offset. Raise :class:`ConfigError` for a table that forgets it."""
+        if _RETENTION in table.metadata().configuration:
             raise ConfigError(
-                f"the table at {self._uri:.200} lacks the column {more[0]:.60}. The record was not put into the target."
-                " Add it, set auto.evolve=true, or leave the field out by a transformation.",
+                f"the table at {self._uri:.200} forgets application transactions ({_RETENTION}). Nothing more was"
+                " written. Unset that property: the offsets of this sink are such transactions.",
                 tag="SINK_TABLE",
             )
-        lacks = [one for one in there if one.name not in rows.column_names]
-        try:
-            rows = rows.cast(pa.schema(fields))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise self._unfit(error) from error
-        for one in lacks:
-            rows = rows.append_column(pa.field(one.name, one.type), pa.nulls(rows.num_rows, one.type))
-        return rows, bool(more)
+        found: int | None = table.transaction_version(self._app)
+        return found
+
+    def _is_of_topic(self, table: Any) -> bool:
+        """Return False for an offset of another topic. One that a user has set is of this one."""
+        if table.transaction_version(f"{self._app}#{self._topic_id}") is not None:
+            return True
+        return bool(table.transaction_version(f"{self._app}#{_SET}") == self._at)
+
+    def _append(self, table: Any, rows: pa.Table, offset: int, *, evolves: bool) -> None:
+        self._library.write_deltalake(
+            table,
+            rows,
+            mode="append",
+            schema_mode="merge" if evolves else None,
+            commit_properties=self._properties(offset, self._topic_id),
+        )
 
     def _properties(self, offset: int, topic: str) -> Any:
         """Return what a commit carries: the next offset, and the topic that it is of."""
@@ -185,45 +150,8 @@ class _Table:
         made = [self._library.Transaction(app, version) for app, version in carried.items()]
         return self._library.CommitProperties(app_transactions=made)
 
-    def _check_kept(self, table: Any) -> None:
-        """Refuse a table that forgets offsets."""
-        if _RETENTION in table.metadata().configuration:
-            raise ConfigError(
-                f"the table at {self._uri:.200} forgets application transactions ({_RETENTION}). Nothing more was"
-                " written. Unset that property: the offsets of this sink are such transactions.",
-                tag="SINK_TABLE",
-            )
-
-    def _check_topic(self, table: Any, at: int) -> None:
-        """Refuse an offset of another topic. One that a user has set is of this one."""
-        if not self._topic_id or table.transaction_version(f"{self._app}#{self._topic_id}") is not None:
-            return
-        if table.transaction_version(f"{self._app}#{_SET}") != at:
-            raise ConfigError(
-                f"connector {self._config['name']} has written records of another topic {self._partition[0]}: it was"
-                " made again, or is of another cluster. Nothing more was written. Stop the connector, and set or remove"
-                " its offsets by REST, so that they say where this topic is read from.",
-                tag="SINK_TOPIC",
-            )
-
-    def _fenced(self) -> Fenced:
-        return Fenced(
-            f"another task has committed rows of {self._partition[0]}-{self._partition[1]} to the table. Nothing of"
-            " this commit was written by this task. Nothing: the task that has the partition writes it.",
-            tag="SINK_FENCED",
-        )
-
-    def _unfit(self, error: Exception) -> ConfigError:
-        said = " ".join(str(error).split())
-        return ConfigError(
-            f"a record does not fit the table at {self._uri:.150}: {said:.150}. The record was not put into the target."
-            " Change the table, or the record by a transformation.",
-            tag="SINK_RECORD",
-        )
-
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Turn the library's errors into refusals, and into ``OSError`` where a second try may help."""
         exceptions = self._library.exceptions
         try:
             yield
@@ -232,15 +160,15 @@ class _Table:
                 raise self._fenced() from error
             raise OSError(errno.EAGAIN, f"a commit to {self._uri:.100} was refused: {error!s:.150}") from error
         except (exceptions.SchemaMismatchError, exceptions.DeltaProtocolError) as error:
-            raise self._unfit(error) from error
+            raise unfit(error, None) from error
         except exceptions.DeltaError as error:
             if _INVALID in str(error):
-                raise self._unfit(error) from error
+                raise unfit(error, None) from error
             raise OSError(errno.EIO, f"the table at {self._uri:.100}: {error!s:.150}") from error
 
 
 def _library() -> Any:
-    with needs_extras("DeltaSink", "connect,delta"):
+    with needs_extras("DeltaSink", "connect,delta", NOTHING):
         import deltalake
         import deltalake.exceptions
     return deltalake

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from semel.errors import ConfigError
+from semel.connect.connectors.sinks.refused_records import RecordRefused
 from semel.serdes.columns import is_json, whole
 from semel.serdes.json import write_json
 
@@ -50,7 +50,7 @@ def _csv(column: Any, field: pa.Field, _: str) -> bytes:
         if pa.types.is_decimal(one.type):
             table = table.set_column(number, one.name, table[number].cast(pa.string()))
         elif not any(matches(one.type) for matches in _CSV):
-            raise _bad(f"CSV has no cell for field {one.name} of type {one.type!s:.100}", "Use JsonFormat.")
+            raise RecordRefused(f"CSV has no cell for field {one.name} of type {one.type!s:.100}", "Use JsonFormat.")
     out = pa.BufferOutputStream()
     csv.write_csv(table, out)
     return bytes(out.getvalue())
@@ -67,17 +67,13 @@ def _parquet(column: Any, field: pa.Field, codec: str) -> bytes:
 def fields_of(column: Any, field: pa.Field) -> pa.Table:
     """Return the fields of structs as columns."""
     if not pa.types.is_struct(field.type) or not field.type.num_fields:
-        raise _bad(
-            "the value of a record has no fields",
+        raise RecordRefused(
+            "its value has no fields",
             "Give the connector a value.converter that reads schemas, as JsonConverter with"
             " value.converter.schemas.enable=true or those of a schema registry. FileSink's JsonFormat takes all.",
         )
     column = whole(column)
     return pa.table([column.field(number) for number in range(field.type.num_fields)], schema=pa.schema(field.type))
-
-
-def _bad(what: str, remedy: str) -> ConfigError:
-    return ConfigError(f"{what}. The record was not put into the target. {remedy}", tag="SINK_RECORD")
 
 
 _ALL = {

@@ -7,7 +7,7 @@ name says, depends on the place: a folder (``places``), or a bucket of S3 (``buc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ from semel.connect.connectors.sinks.bucket import BucketPlace
 from semel.connect.connectors.sinks.buffered import BUFFERED, BufferedSinkTask, PartitionTarget, refused
 from semel.connect.connectors.sinks.file_formats import FORMATS, FileFormat
 from semel.connect.connectors.sinks.folder import Mark
-from semel.connect.connectors.sinks.objects import S3, bucket_of
+from semel.connect.connectors.sinks.objects import S3, bucket_of, check_client
 from semel.connect.connectors.sinks.places import FolderPlace, PartitionFiles, Place, folder_of
 from semel.connect.sink_api import SinkConnector, SinkContext, SinkTask, TopicPartition
 from semel.errors import ConfigError
@@ -42,10 +42,10 @@ class FileSink(SinkConnector):
         "parquet.codec": Setting(str, default="snappy", one_of=tuple(one.name.lower() for one in Codec)),
     }
 
-    def tasks(self, config: Mapping[str, Any], max_tasks: int) -> Sequence[Mapping[str, Any]]:
-        """Return the same for each. Raise :class:`ConfigError` for a path of another system."""
+    def validate(self, config: Mapping[str, Any]) -> None:
+        """Refuse a path of another system, and a package that is missing."""
+        check_client(config["path"])
         _place(config)
-        return [config] * max_tasks
 
     def task(self) -> SinkTask:
         """Make a task."""

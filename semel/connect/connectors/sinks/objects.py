@@ -17,7 +17,7 @@ from semel.errors import ConfigError
 from semel.extras import needs_extras
 from semel.settings import NOTHING
 
-__all__ = ["S3", "Objects", "bucket_of"]
+__all__ = ["S3", "Objects", "bucket_of", "check_client"]
 
 #: Settings of sinks that write to a bucket, by the names of the S3 sink connector.
 S3: Mapping[str, Setting] = MappingProxyType(
@@ -37,14 +37,25 @@ def bucket_of(path: str) -> tuple[str, str] | None:
     return (url.netloc, url.path.strip("/")) if url.scheme == "s3" and url.netloc else None
 
 
+def check_client(path: str) -> None:
+    """Raise :class:`ConfigError` if a path is of a bucket, and the package for it is missing."""
+    if bucket_of(path) is not None:
+        _client()
+
+
+def _client() -> tuple[Any, Any]:
+    with needs_extras("a sink on S3", "connect,s3", NOTHING):
+        import boto3
+        import botocore.config
+        import botocore.exceptions
+    return boto3, botocore
+
+
 class Objects:
     """The objects of a bucket, by Amazon's client. Raises ``OSError``; ``ConnectionError`` where it may pass."""
 
     def __init__(self, bucket: str, settings: Mapping[str, Any]) -> None:
-        with needs_extras("a sink on S3", "connect,s3"):
-            import boto3
-            import botocore.config
-            import botocore.exceptions
+        boto3, botocore = _client()
         self._bucket, self._errors = bucket, botocore.exceptions
         config = botocore.config.Config(
             retries={"mode": "standard", "max_attempts": 5},

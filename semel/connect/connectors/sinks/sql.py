@@ -7,7 +7,7 @@ has committed.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semel.connect.api import Setting
+from semel.connect.connectors.sinks.refused_records import RecordRefused, locating
 from semel.connect.connectors.sql_tables import open_engine
 from semel.connect.sink_api import SinkBatch, SinkConnector, SinkContext, SinkTask, TopicPartition, records_of
 from semel.errors import ConfigError, Retriable
@@ -57,8 +58,9 @@ class SqlSink(SinkConnector):
         "db.timezone": Setting(str, default="UTC", one_of=("UTC",)),
     }
 
-    def tasks(self, config: Mapping[str, Any], max_tasks: int) -> Sequence[Mapping[str, Any]]:
-        """Return the same for each. Raise :class:`ConfigError` for settings that contradict each other."""
+    def validate(self, config: Mapping[str, Any]) -> None:
+        """Refuse settings that contradict each other, a URL of another database, and a package that is missing."""
+        open_engine(config).dispose()
         mode, keys = config["insert.mode"].lower(), config["pk.mode"].lower()
         if mode != "insert" and keys == "none":
             raise _contradiction(f"insert.mode={mode} needs a primary key, and pk.mode=none has none", "pk.mode")
@@ -66,7 +68,6 @@ class SqlSink(SinkConnector):
             raise _contradiction("delete.enabled=true needs pk.mode=record_key", "pk.mode")
         if keys == "kafka" and len(config["pk.fields"]) not in (0, 3):
             raise _contradiction("pk.mode=kafka needs no pk.fields or three of them", "pk.fields")
-        return [config] * max_tasks
 
     def task(self) -> SinkTask:
         """Make a task."""
@@ -128,15 +129,15 @@ class SqlSinkTask(SinkTask):
     def _write(self, batch: SinkBatch, *, one_by_one: bool) -> None:
         name = self._config["name"]
         for table, deleted in self._parts(batch):  # definitions change before the transaction of the rows
-            with suppress(ConfigError) if one_by_one else nullcontext():
+            with suppress(ConfigError) if one_by_one else nullcontext(), locating(batch.partition, table["offset"]):
                 self._fit(table, deleted=deleted)
         with self._kept.locked(batch.partition, batch.end) as (connection, before):
             missing = batch if before is None else batch.after(before)
             for table, deleted in self._parts(missing):
                 if one_by_one:
-                    self._report_or_write(connection, table, deleted=deleted)
+                    self._report_or_write(connection, batch.partition, table, deleted=deleted)
                 else:
-                    self._rows(connection, table, deleted=deleted)
+                    self._rows(connection, batch.partition, table, deleted=deleted)
         reached(SinkTaskStep.TARGET_COMMITTED, name)
 
     def _parts(self, batch: SinkBatch) -> Iterator[tuple[pa.Table, bool]]:
@@ -154,10 +155,9 @@ class SqlSinkTask(SinkTask):
         from semel.connect.connectors.sinks.sql_table import TargetTable
 
         if deleted and not self._config["delete.enabled"]:
-            raise ConfigError(
-                "a record has a null value, and delete.enabled=false. The record was not put into the target. Set"
-                " delete.enabled=true, or drop such records by a transformation.",
-                tag="SINK_RECORD",
+            raise RecordRefused(
+                "its value is null, and delete.enabled=false",
+                "Set delete.enabled=true, or drop such records by a transformation.",
             )
         name = self._config["table.name.format"].replace(_TOPIC, str(table["topic"][0]))
         target = self._tables.get(name)
@@ -166,13 +166,16 @@ class SqlSinkTask(SinkTask):
         columns = columns_of(table, self._config, deleted=deleted)
         return (target, columns) if target.fit(columns, deleted=deleted) else None
 
-    def _rows(self, connection: Connection, table: pa.Table, *, deleted: bool) -> None:
-        fitted = self._fit(table, deleted=deleted)
-        if fitted is not None:
-            target, columns = fitted
-            target.write(connection, columns, deleted=deleted)
+    def _rows(self, connection: Connection, partition: TopicPartition, table: pa.Table, *, deleted: bool) -> None:
+        with locating(partition, table["offset"]):
+            fitted = self._fit(table, deleted=deleted)
+            if fitted is not None:
+                target, columns = fitted
+                target.write(connection, columns, deleted=deleted)
 
-    def _report_or_write(self, connection: Connection, table: pa.Table, *, deleted: bool) -> None:
+    def _report_or_write(
+        self, connection: Connection, partition: TopicPartition, table: pa.Table, *, deleted: bool
+    ) -> None:
         """Write each row behind a savepoint, and report those that the database refuses."""
         from sqlalchemy.exc import DBAPIError
 
@@ -181,7 +184,7 @@ class SqlSinkTask(SinkTask):
         for number, record in enumerate(records_of(table)):
             try:
                 with connection.begin_nested():
-                    self._rows(connection, table.slice(number, 1), deleted=deleted)
+                    self._rows(connection, partition, table.slice(number, 1), deleted=deleted)
             except DBAPIError as error:
                 if _is_away(error):
                     raise

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import sqlalchemy as sa
 
-from semel.errors import ConfigError
+from semel.connect.connectors.sinks.refused_records import RecordRefused
 from semel.serdes.columns import whole
 from semel.serdes.schemas.arrow import filled
 
@@ -53,7 +54,7 @@ class Columns(NamedTuple):
 def columns_of(table: pa.Table, config: Mapping[str, Any], *, deleted: bool) -> Columns:
     """Return the columns of neighbours with one schema; of the key alone if the rows are to be ``deleted``.
 
-    Raise :class:`ConfigError` for records that have no columns, as the JDBC sink does.
+    Raise :class:`RecordRefused` for records that have no columns, as the JDBC sink does.
     """
     mode, wanted, allowed = config["pk.mode"].lower(), list(config["pk.fields"]), set(config["fields.whitelist"])
     value = {} if deleted else _fields(table, "value")
@@ -71,8 +72,11 @@ def columns_of(table: pa.Table, config: Mapping[str, Any], *, deleted: bool) -> 
         keys = _picked(value, wanted or list(value), "value")
     else:
         keys = []
-    if any(one.values.null_count for one in keys):
-        raise _bad("key" if mode == "record_key" else "value", "a primary key that is not null", "Correct pk.fields.")
+    for one in keys:
+        if one.values.null_count:
+            row = int(pc.index(one.values.is_null(), True).as_py())
+            part = "key" if mode == "record_key" else "value"
+            raise _bad(part, "a primary key that is not null", "Correct pk.fields.", row)
     names = [one.name for one in keys]
     others = [one for name, one in value.items() if name not in names and (not allowed or name in allowed)]
     return Columns([one._replace(nullable=False) for one in keys], others)
@@ -107,10 +111,9 @@ def _fields(table: pa.Table, part: str) -> dict[str, Column] | None:
 def _column(name: str, field: pa.Field, values: Any) -> Column:
     kind = next((kind for matches, kind in _TYPES if matches(field.type)), None)
     if kind is None:
-        raise ConfigError(
-            f"field {name} has the type {field.type!s:.100}, which has no column. The record was not put into the"
-            " target. Remove the field by a transformation, or name the others in fields.whitelist.",
-            tag="SINK_RECORD",
+        raise RecordRefused(
+            f"field {name} has the type {field.type!s:.100}, which has no column",
+            "Remove the field by a transformation, or name the others in fields.whitelist.",
         )
     return Column(name, kind, field.nullable, filled(whole(values), field))
 
@@ -119,8 +122,5 @@ def _is_plain(kind: Any) -> bool:
     return any(matches(kind) for matches, _ in _TYPES)
 
 
-def _bad(part: str, needed: str, remedy: str) -> ConfigError:
-    return ConfigError(
-        f"SqlSink needs {needed} in the {part} of each record. The record was not put into the target. {remedy}",
-        tag="SINK_RECORD",
-    )
+def _bad(part: str, needed: str, remedy: str, row: int = 0) -> RecordRefused:
+    return RecordRefused(f"SqlSink needs {needed} in the {part} of each record", remedy, row)

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
+from semel.connect.connectors.sinks.refused_records import RecordRefused
 from semel.connect.connectors.sinks.sql_columns import Column, Columns
 from semel.database.dialects import dialect_of
 from semel.errors import ConfigError
@@ -98,13 +99,13 @@ class TargetTable:
             return list(column.values.to_pylist())
         texts = list(column.values.cast("string").to_pylist())  # its driver takes no decimals
         if not isinstance(self._there[self._compared(column.name)], sa.String):
-            long = next((one for one in texts if one is not None and sum(map(str.isdigit, one)) > _EXACT), None)
-            if long is not None:
-                raise ConfigError(
-                    f"column {column.name:.100} of {self._title:.100} would round a number of more than {_EXACT}"
-                    " digits. The record was not put into the target. Make it a column of TEXT: SQLite's numbers have"
-                    f" {_EXACT} digits.",
-                    tag="SINK_RECORD",
+            long = (row for row, one in enumerate(texts) if one is not None and sum(map(str.isdigit, one)) > _EXACT)
+            row = next(long, None)
+            if row is not None:
+                raise RecordRefused(
+                    f"column {column.name:.90} of {self._title:.90} would round a number of more than {_EXACT} digits",
+                    f"Make it a column of TEXT: SQLite's numbers have {_EXACT} digits.",
+                    row,
                 )
         return texts
 
