@@ -193,9 +193,9 @@ def test_aborted_rows_alone_make_few_rounds_and_hold_no_record_up(
 
 
 def test_topics_are_followed_and_own_ones_are_not(a: Sandbox, b: Sandbox, spark: SparkSession, tmp_path: Path) -> None:
-    file = mm2(tmp_path, a, b, "follow.*, semel.*, B\\..*, mm2.*", consumer__auto__offset__reset="latest")
+    file = mm2(tmp_path, a, b, "looked-for-.*, semel.*, B\\..*, mm2.*", consumer__auto__offset__reset="latest")
     alias = alias_of(file)
-    first = create(a, "follow", 2, cleanup_policy="compact", max_message_bytes="123456")
+    first = create(a, "looked-for", 2, cleanup_policy="compact", max_message_bytes="123456")
     for name in (
         SEGMENTS,
         f"B.{first}",
@@ -214,7 +214,7 @@ def test_topics_are_followed_and_own_ones_are_not(a: Sandbox, b: Sandbox, spark:
     admin = AdminClient({"bootstrap.servers": a.bootstrap_servers})
     admin.create_partitions([NewPartitions(first, 4)])[first].result(30)
     wait_for(lambda: len(partitions(a, first)) == 4, "partitions")
-    second = create(a, "follow", 1)
+    second = create(a, "looked-for", 1)
     produce(a, first, [{"key": f"{i}", "value": "later", "partition": i % 4} for i in range(8)])
     produce(a, second, [{"value": "found later, so from its beginning"}])
     copy_once(spark, file)
