@@ -197,6 +197,7 @@ def test_delta_at_each_step(kafka: Sandbox, tmp_path: Path) -> None:
     kill_at_each_step(kafka.bootstrap_servers, tables, tmp_path)
 
 
+@pytest.mark.exhaustive  # in the ordinary run a catalog is killed: test_iceberg_postgres.py
 def test_an_iceberg_task_that_dies(kafka: Sandbox, tmp_path: Path) -> None:
     """It is killed after a commit, before its group's offset is committed."""
     few = {"flush.size": "100", "consumer.override.max.poll.records": "100", "tasks.max": "1"}
