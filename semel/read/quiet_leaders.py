@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from semel.errors import ConfigError
 from semel.wire.client import Client
@@ -12,15 +12,15 @@ __all__ = ["QuietLeaders"]
 
 
 class QuietLeaders:
-    """Nodes without news, and the metadata by which they were asked."""
+    """Nodes without news, and the metadata by which each was asked."""
 
     def __init__(self) -> None:
         self.nodes: set[int] = set()
-        self._seen: dict[str, Topic] = {}
+        self._seen: dict[int, dict[str, Topic]] = {}
 
-    def asked_by(self, topics: Mapping[str, Topic]) -> None:
-        """Take note of the metadata by which partitions of these topics are asked for."""
-        self._seen |= topics
+    def asked(self, node: int, names: Iterable[str], topics: Mapping[str, Topic]) -> None:
+        """Take note of the metadata by which a node is asked for partitions of these topics."""
+        self._seen[node] = {name: topics[name] for name in names}
 
     def take(self) -> set[int]:
         """Return the nodes, and forget them."""
@@ -30,11 +30,8 @@ class QuietLeaders:
     def still_lead(self, client: Client) -> bool:
         """Return whether the newest metadata is that by which they were asked. It is refreshed by its age."""
         try:
-            same = client.topics(self._seen.keys()) == self._seen
+            return all(client.topics(seen.keys()) == seen for seen in (self._seen[node] for node in self.nodes))
         except ConfigError as error:
             if error.tag != "UNKNOWN_TOPIC":
                 raise
-            same = False
-        if not same:
-            self._seen = {}
-        return same
+            return False

@@ -184,7 +184,6 @@ class Reader:
             return
         led: dict[int, list[PartitionCursor]] = {}
         topics = self._topics()
-        self._quiet.asked_by(topics)
         for part in self._unrequested():
             partition = topics[part.range.topic].partitions.get(part.range.partition)
             if partition is None:
@@ -200,9 +199,7 @@ class Reader:
                 self._ask(node, parts, topics)
 
     def _ask_again(self, *, patient: bool) -> bool:
-        """Ask the leaders without news for the same again. Return False if there is more to ask: their partitions are
-        released then.
-        """
+        """Ask quiet leaders for the same again. Release their partitions, and return False, if others may be due."""
         if self.paused or self._unrequested() or not self._quiet.still_lead(self._client):
             for node in self._quiet.take():
                 self._release(node)
@@ -243,6 +240,8 @@ class Reader:
         except Retriable as error:
             self._note_failure(parts, error.message)
             return
+        if self._standing:
+            self._quiet.asked(node, {part.range.topic for part in parts}, topics)
         for part in parts:
             part.node = node
 
