@@ -16,7 +16,7 @@ A round of a flow is one transaction on the target cluster::
 - ``policy``: what a topic is called on the target, and what is never mirrored. ``topic_filter``: the choice of topics
   and groups. ``topics``: target topics are made as the source's are, and follow them.
 - ``positions``: how far each source partition is copied, in the progress record on the target.
-- ``rights``: what a login lacks, named before anything is written.
+- ``rights``: what a login lacks, named before anything is written. ``own_topics``: what a mirror makes for itself.
 - ``following``: the topics of a flow that was taken over. ``stops``: what is stopped while the rest is copied.
 - ``losses``: what stops topics: rows of the source that are gone, targets that are not what was written to.
   ``resolution``: how they resume then.

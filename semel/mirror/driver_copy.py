@@ -97,7 +97,9 @@ class StandingFetch:
             for (topic, index), target in partitions.items()
             for one in (at[topic, index],)
         ]
-        self._config, self._partitions = config, dict(partitions)
+        self._config, self._partitions = config, partitions
+        #: The positions that were compared last.
+        self._followed = positions
         self._reader = reader_of(source, parts, advice(config.policy), standing=True)
         self._incoming = self._reader.answers(idle=True)
         self._ids = {topic: positions.ids[topic] for topic, _ in at}
@@ -112,22 +114,27 @@ class StandingFetch:
 
     def follows(self, positions: Positions, partitions: Mapping[TopicPartition, TopicPartition]) -> bool:
         """Return whether it reads just these partitions, of the same topics, and from their committed positions on."""
-        return (
+        if self._partitions is partitions and self._followed is positions:
+            return True
+        follows = (
             self._partitions == partitions
             and self._ids == {topic: positions.ids.get(topic) for topic in self._ids}
             and all(positions.at[partition].offset == offset for partition, offset in self._committed.items())
         )
+        if follows:
+            self._partitions, self._followed = partitions, positions
+        return follows
 
-    def wait(self) -> None:
-        """Wait for answers, for ``fetch.max.wait.ms``."""
+    def wait(self) -> bool:
+        """Wait for answers, for ``fetch.max.wait.ms``. Return False if they had no news: no log end has moved."""
+        before = self._reader.news
         answer = next(self._incoming, [])
-        if not answer:
-            return
         self._ends |= ends_of(answer)
         # what shows nothing is not held in memory
         shown = [taken for taken in answer if wanted(taken)]
         if shown:
             self._answers.append(shown)
+        return self._reader.news > before
 
     @property
     def has_records(self) -> bool:

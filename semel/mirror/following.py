@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from semel.errors import Fenced, Retriable, SemelError
 from semel.mirror.config.flow_config import FlowConfig
@@ -29,6 +29,9 @@ from semel.wire.metadata import Topic, TopicPartition
 
 __all__ = ["TopicFollower", "is_due"]
 
+#: The target of each source partition.
+_Targets: TypeAlias = Mapping[TopicPartition, TopicPartition]
+
 log = logging.getLogger("semel.mirror")
 
 #: So often what is stopped is tried again where the file has topics looked for once.
@@ -46,7 +49,8 @@ class TopicFollower:
     def __init__(self, source: Client, target: Client, config: FlowConfig, id: str, producer: Producer) -> None:
         self._source, self._target, self._config, self._id = source, target, config, id
         self._producer = producer
-        self.topics: dict[str, MirroredTopic] = {}
+        #: Each change makes another mapping: what follows from it is kept until then.
+        self.topics: Mapping[str, MirroredTopic] = {}
         self.stops = Stops({})
         #: Source topics that an operator has paused alone.
         self.paused: frozenset[str] = frozenset()
@@ -60,6 +64,8 @@ class TopicFollower:
         self._synced: float | None = None
         #: Where source partitions were last seen to end.
         self._seen: dict[TopicPartition, int] = {}
+        self._partitions: tuple[Mapping[str, MirroredTopic], _Targets] | None = None
+        self._active: tuple[_Targets, Positions, tuple[object, ...], _Targets] | None = None
 
     @property
     def positions(self) -> Positions:
@@ -72,13 +78,26 @@ class TopicFollower:
         return self._read[1]
 
     @property
-    def partitions(self) -> dict[TopicPartition, TopicPartition]:
-        """Each source partition, and the one that it is copied to."""
-        return {
-            (name, index): (topic.target, index)
-            for name, topic in self.topics.items()
-            for index in range(topic.partitions)
-        }
+    def partitions(self) -> _Targets:
+        """Each source partition, and the one that it is copied to. The same object until the topics change."""
+        if self._partitions is None or self._partitions[0] is not self.topics:
+            targets = {
+                (name, index): (topic.target, index)
+                for name, topic in self.topics.items()
+                for index in range(topic.partitions)
+            }
+            self._partitions = self.topics, targets
+        return self._partitions[1]
+
+    @property
+    def active(self) -> _Targets:
+        """The partitions that are copied now, each with its target. The same object until something changes."""
+        partitions, positions, others = self.partitions, self.positions, (self.stops, self.stops.changes, self.paused)
+        known = self._active
+        if known is None or known[0] is not partitions or known[1] is not positions or known[2] != others:
+            active = {p: target for p, target in partitions.items() if p in positions.at and self.copies(p)}
+            known = self._active = partitions, positions, others, active
+        return known[3]
 
     def copies(self, partition: TopicPartition) -> bool:
         """Return whether a partition is copied now: it is neither stopped nor paused."""
@@ -115,7 +134,7 @@ class TopicFollower:
     def limit_changed(self, topic: str) -> bool:
         """Read again how large a batch a target topic accepts. Return whether that is another size than before."""
         before = self.topics[topic]
-        self.topics[topic] = with_limit_read(self._target, before)
+        self.topics = {**self.topics, topic: with_limit_read(self._target, before)}
         return self.topics[topic] != before
 
     def stop(self, partition: TopicPartition, error: SemelError) -> None:
@@ -128,7 +147,7 @@ class TopicFollower:
         else:
             log.info("%s: %s is still stopped: %s", self._config.title, name, error.tag)
         if index == WHOLE_TOPIC:
-            self.topics.pop(topic, None)
+            self.topics = {name: one for name, one in self.topics.items() if name != topic}
 
     def clear(self, partition: TopicPartition) -> None:
         """Have a partition or topic copied with the others again."""

@@ -26,6 +26,8 @@ class GroupView:
         self.id = id
         self._written: dict[TopicPartition, int] = {}
         self._written_at = self._all_at = float("-inf")
+        #: Positions and partitions of which nothing is due.
+        self._same: tuple[object, object] | None = None
 
     def due(
         self, positions: Positions, partitions: Mapping[TopicPartition, TopicPartition], *, now: bool = False
@@ -36,11 +38,16 @@ class GroupView:
         clock = time.monotonic()
         if not now and clock - self._written_at < _EVERY_S:
             return {}
+        renewed = clock - self._all_at > _ALL_S
+        if self._same is not None and not renewed and self._same[0] is positions and self._same[1] is partitions:
+            return {}
         at = {target: positions.at[source].offset for source, target in partitions.items() if source in positions.at}
-        if clock - self._all_at > _ALL_S:
+        if renewed:
             self._written.clear()
             self._all_at = clock
-        return {target: offset for target, offset in at.items() if self._written.get(target) != offset}
+        due = {target: offset for target, offset in at.items() if self._written.get(target) != offset}
+        self._same = None if due else (positions, partitions)
+        return due
 
     def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Take note that these offsets are committed."""

@@ -106,19 +106,13 @@ class Rounds:
 
     # ---- by the driver
 
-    def _active(self) -> dict[TopicPartition, TopicPartition]:
-        """Return the partitions that are copied now, each with its target."""
-        followed = self._followed
-        at = followed.positions.at
-        return {p: target for p, target in followed.partitions.items() if p in at and followed.copies(p)}
-
     def _holds(self) -> bool:
         """Return whether the Fetch that waits asks for what is to be copied now. Another one is taken back."""
         if self._fetch is None:
             return False
-        active = self._active()
-        if self._followed.next_trial(self._followed.partitions) is None and self._fetch.follows(
-            self._followed.positions, active
+        followed = self._followed
+        if followed.next_trial(followed.partitions) is None and self._fetch.follows(
+            followed.positions, followed.active
         ):
             return True
         self.stop_waiting()
@@ -126,7 +120,7 @@ class Rounds:
 
     def _hold(self) -> bool:
         """Hold a Fetch from now on. Return False if there is nothing to hold one for."""
-        active = self._active()
+        active = self._followed.active
         if active and self._config.driver_copies:
             self._fetch = StandingFetch(self._source, self._config, self._followed.positions, active)
         return self._fetch is not None
@@ -135,7 +129,8 @@ class Rounds:
         """Wait for new records, and copy them here if they are few."""
         fetch = self._fetch
         assert fetch is not None
-        fetch.wait()
+        if not fetch.wait() and not fetch.has_moved:
+            return False
         self._see(fetch.log_ends)
         if fetch.behind > self._config.driver_copies:
             self.stop_waiting()

@@ -85,6 +85,8 @@ class Stops:
         self._found = dict(known)
         self._errors: dict[TopicPartition, SemelError] = {}
         self._trial = set(known)
+        #: Each change of what is stopped counts one.
+        self.changes = 0
 
     @property
     def found(self) -> dict[TopicPartition, Stop]:
@@ -101,12 +103,14 @@ class Stops:
         before = self._found.get(partition)
         self._found[partition], self._errors[partition] = Stop.of(error), error
         self._trial.discard(partition)
+        self.changes += 1
         return before is None or before.tag != error.tag
 
     def clear(self, partition: TopicPartition) -> bool:
         """Let a partition or topic be copied again. Return whether it was stopped."""
         self._trial.discard(partition)
         self._errors.pop(partition, None)
+        self.changes += 1
         return self._found.pop(partition, None) is not None
 
     def forget(self, topic: str) -> None:
@@ -129,4 +133,4 @@ class Stops:
 
     def next_trial(self, there: Iterable[TopicPartition]) -> TopicPartition | None:
         """Return a partition on trial among those that can be read now."""
-        return min(self._trial.intersection(there), default=None)
+        return min(self._trial.intersection(there), default=None) if self._trial else None

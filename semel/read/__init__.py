@@ -7,6 +7,7 @@
 - ``columns``: decoded records in the columns of Spark's ``kafka`` source.
 - ``cursor``: the position of one partition on its way through its range.
 - ``reader``: ranges in, Arrow record batches out.
+- ``quiet_leaders``: the leaders that had no news for a standing reader.
 - ``row_presence``: whether ranges hold any row; ``remaining``: how many records are left for a reader.
 - ``raw_log``: one raw partition, records and markers; ``claimed_log``: a log up to a claim of its reader.
 - ``internal_topic``: topics that semel keeps its own things in.

@@ -19,7 +19,7 @@ from semel.records.control import is_abort
 from semel.records.decode import portions
 from semel.records.header import BatchHeader, scan
 from semel.records.timestamps import TimestampOverflow
-from semel.wire.api.fetch import Fetched, Position
+from semel.wire.api.fetch_frames import Fetched, Position
 from semel.wire.error_codes import given_up
 
 __all__ = ["PartitionCursor", "Taken"]
@@ -44,6 +44,7 @@ class PartitionCursor:
     checked: bool = False
     overtaken: bool = False
     log_end: int | None = None
+    _asked: tuple[str, Position] | None = None
 
     @property
     def lag(self) -> int | None:
@@ -62,7 +63,13 @@ class PartitionCursor:
 
     def at(self, leader_epoch: int) -> Position:
         """Return the position to fetch from, for the leader of this epoch."""
-        return Position(parse_id(self.range.topic_id), self.position, leader_epoch, self.epoch)
+        numbers = (self.position, leader_epoch, self.epoch)
+        if self._asked is not None:  # the same object: thousands that stay are compared quickly
+            id, asked = self._asked
+            if id == self.range.topic_id and (asked.offset, asked.leader_epoch, asked.last_epoch) == numbers:
+                return asked
+        self._asked = self.range.topic_id, Position(parse_id(self.range.topic_id), *numbers)
+        return self._asked[1]
 
     def moved(self, position: int) -> None:
         """Continue from ``position``."""

@@ -15,7 +15,8 @@ from semel.records.control import marker
 from semel.records.decode import portions
 from semel.records.header import BatchHeader, scan
 from semel.wire import error_codes
-from semel.wire.api.fetch import Fetched, Position, fetch
+from semel.wire.api.fetch import fetch
+from semel.wire.api.fetch_frames import Fetched, Position
 from semel.wire.api.offsets import EARLIEST, LATEST, list_offsets
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline

@@ -23,10 +23,12 @@ from semel.errors import ConfigError, Retriable
 from semel.read.columns import Columns
 from semel.read.cursor import PartitionCursor, Taken
 from semel.read.data_loss import Loss, check_ranges, report
+from semel.read.quiet_leaders import QuietLeaders
 from semel.read.ranges import Range
 from semel.records.timestamps import TimestampOverflow
 from semel.wire import error_codes
-from semel.wire.api.fetch import Fetched, Fetcher
+from semel.wire.api.fetch import Fetcher
+from semel.wire.api.fetch_frames import Fetched
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.metadata import Topic, TopicPartition
@@ -57,7 +59,8 @@ class Reader:
     another history. ``advice`` is the way out in the message of a loss, if it differs from that of Spark's source.
 
     A ``standing`` reader waits for new rows at all leaders, and takes the answers of those that have some. It asks when
-    its caller wants rows, and not while the caller works: so an answer has all that came meanwhile.
+    its caller wants rows, and not while the caller works: so an answer has all that came meanwhile. Where no range has
+    an end, it has fetch sessions: leaders without news are asked and answer in a few bytes.
     """
 
     def __init__(
@@ -98,7 +101,11 @@ class Reader:
             if one.size > 0
         }
         self._positions = {one.topic_partition: one.start for one in ranges}
-        self._fetcher = Fetcher(client)
+        # a range with an end needs each answer's offsets: they say why it does not come further
+        self._fetcher = Fetcher(client, sessions=standing and not any(one.bounded for one in ranges))
+        #: The number of answers with news of a partition.
+        self.news = 0
+        self._quiet = QuietLeaders()
         self._leaders_with_data: set[int] = set()
         self._trouble: _Trouble | None = None
 
@@ -173,6 +180,8 @@ class Reader:
         """Keep a request under way to each leader that has more of the ranges. A throttling leader gets one only if
         ``patient`` waits for it.
         """
+        if self._quiet.nodes and self._ask_again(patient=patient):
+            return
         led: dict[int, list[PartitionCursor]] = {}
         topics = self._topics()
         for part in self._unrequested():
@@ -188,6 +197,22 @@ class Reader:
         for node, parts in led.items():
             if not self._fetcher.asked(node) and (patient or not self._fetcher.muted(node)):
                 self._ask(node, parts, topics)
+
+    def _ask_again(self, *, patient: bool) -> bool:
+        """Ask quiet leaders for the same again. Release their partitions, and return False, if others may be due."""
+        if self.paused or self._unrequested() or not self._quiet.still_lead(self._client):
+            for node in self._quiet.take():
+                self._release(node)
+            return False
+        for node in self._quiet.take():
+            if not patient and self._fetcher.muted(node):
+                self._quiet.nodes.add(node)
+                continue
+            try:
+                self._fetcher.send(node, None, read_committed=self._committed)
+            except Retriable as error:
+                self._note_failure(self._release(node), error.message)
+        return True
 
     def _unrequested(self) -> list[PartitionCursor]:
         paused = self.paused
@@ -215,6 +240,8 @@ class Reader:
         except Retriable as error:
             self._note_failure(parts, error.message)
             return
+        if self._standing:
+            self._quiet.asked(node, {part.range.topic for part in parts}, topics)
         for part in parts:
             part.node = node
 
@@ -228,17 +255,19 @@ class Reader:
         return [] if oldest is None else [oldest]
 
     def _receive(self, node: int) -> list[Taken]:
-        parts = [part for part in self._pending.values() if part.node == node]
         began = time.monotonic()
         try:
             answers = self._fetcher.receive(node)
         except Retriable as error:
             self._leaders_with_data.discard(node)
-            self._release(parts, began)
-            self._note_failure(parts, error.message)
+            self._note_failure(self._release(node, time.monotonic() - began), error.message)
             return []
-        self._release(parts, began)
-        taken = self._take(answers, parts)
+        if answers:
+            self.news += 1
+            taken = self._take(answers, self._release(node, time.monotonic() - began))
+        else:  # in a session: all is as it was
+            self._quiet.nodes.add(node)
+            taken = []
         (self._leaders_with_data.add if taken else self._leaders_with_data.discard)(node)
         if self._trouble is not None and not self._trouble.parts:
             self._trouble = None
@@ -246,16 +275,21 @@ class Reader:
             self._send()
         return taken
 
-    def _release(self, parts: list[PartitionCursor], began: float) -> None:
-        waited = time.monotonic() - began
+    def _release(self, node: int, waited: float = 0.0) -> list[PartitionCursor]:
+        """Return the partitions of the request to ``node``, which is over."""
+        parts = [part for part in self._pending.values() if part.node == node]
         for part in parts:
             part.node = None
             part.waited += waited
+        return parts
 
     def _take(self, answers: Mapping[TopicPartition, Fetched], parts: list[PartitionCursor]) -> list[Taken]:
         taken: list[Taken] = []
         for part in parts:
-            fetched = answers[part.range.topic_partition]
+            fetched = answers.get(part.range.topic_partition)
+            if fetched is None:  # no news
+                part.waited = 0.0
+                continue
             if fetched.code or fetched.diverging:
                 self._refused(part, fetched)
             else:

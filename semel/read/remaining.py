@@ -12,7 +12,8 @@ from semel.read.isolation import visible
 from semel.records.control import is_abort
 from semel.records.header import scan
 from semel.wire import error_codes
-from semel.wire.api.fetch import Fetched, Position, fetch
+from semel.wire.api.fetch import fetch
+from semel.wire.api.fetch_frames import Fetched, Position
 from semel.wire.client import Client
 from semel.wire.deadline import Deadline
 from semel.wire.error_codes import Action

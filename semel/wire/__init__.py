@@ -18,6 +18,7 @@
 ``backoff``            the pause before something is tried again
 ``error_codes``        the action for each error code: one table
 ``group_member``       a member of a group: joins, sends heartbeats, leaves
+``fetch_session``      what a broker remembers of a reader's requests
 ``consumer_protocol``  subscriptions and assignments of consumer groups, and their assignors
 ``acl_hints``          the right that is missing when a broker refuses
 ``api``                a file for each family of requests

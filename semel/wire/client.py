@@ -24,6 +24,7 @@ from semel.wire.api_versions import Versions
 from semel.wire.connection import Connection
 from semel.wire.deadline import Deadline
 from semel.wire.error_codes import Action
+from semel.wire.fetch_session import FormerSessions
 from semel.wire.metadata import Leaders, TopicPartition, by_node, named
 from semel.wire.metadata_cache import MetadataCache
 from semel.wire.pool import CONTROL, ConnectionPool
@@ -39,6 +40,7 @@ class Client(MetadataCache):
         super().__init__(config)
         self._pool = ConnectionPool(config)
         self._coordinators: dict[GroupCoordinator | TransactionCoordinator, int] = {}
+        self.former_sessions = FormerSessions()
         _living.add(self)
 
     def __enter__(self) -> Client:
@@ -51,6 +53,7 @@ class Client(MetadataCache):
         """Drop the parent's connections in a forked child."""
         super().forget_parent()
         self._pool.forget_parent()
+        self.former_sessions = FormerSessions()
 
     def close(self) -> None:
         """Close all connections. A request under way in another thread ends as a broken connection."""

@@ -17,7 +17,7 @@ from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, Met
 
 from semel.config import ClientConfig
 from semel.testing.proxy import addresses, frames
-from semel.wire.api.fetch import read_answer
+from semel.wire.api.fetch_frames import read_answer
 from semel.wire.api_versions import Versions
 from semel.wire.connection import Connection, _Due
 from semel.wire.metadata import Metadata

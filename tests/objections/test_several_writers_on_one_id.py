@@ -19,7 +19,8 @@ from semel.records.header import BatchHeader, scan
 from semel.sandbox import Sandbox
 from semel.transaction.producer import Producer
 from semel.transaction.ticket import Receipt, Written
-from semel.wire.api.fetch import Position, fetch
+from semel.wire.api.fetch import fetch
+from semel.wire.api.fetch_frames import Position
 from semel.wire.client import Client
 from tests.support.raw_producer import Raw
 

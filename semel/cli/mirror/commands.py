@@ -32,6 +32,7 @@ from semel.mirror.config.properties import read_properties
 from semel.mirror.config.rest import MirrorRest
 from semel.mirror.metrics import MirrorCollector
 from semel.mirror.offsets.groups import check_checkpoints_topic
+from semel.mirror.own_topics import OwnTopic, heartbeat_topics, own_topics
 from semel.mirror.positions import Positions, flow_id
 from semel.mirror.rights import check_rights
 from semel.mirror.status import shown_positions
@@ -129,13 +130,14 @@ def _serving_rest(rest: MirrorRest | None, flows: Sequence[Flow]) -> Iterator[No
 
 @app.command(epilog=examples("semel mirror check mm2.properties"))
 def check(file: File, clusters: Clusters = "") -> None:
-    """Show what the file would copy, and which of its keys have no effect.
+    """Show what the file would copy, the topics that the mirror makes for itself, and the keys that have no effect.
 
     The command writes nothing and needs no Spark.
     """
     config = read_properties(file, split_list(clusters))
     console = Console(soft_wrap=True)
     refused = [_check_flow(console, flow) for flow in config.flows]
+    _print_own(console, heartbeat_topics(config.heartbeats))
     for key in config.accepted:
         console.print(f"{key}: changes nothing here")
     for error in filter(None, refused):
@@ -146,7 +148,7 @@ def _check_flow(console: Console, flow: FlowConfig) -> ConfigError | None:
     """Show what becomes of its topics. Returns what would be refused before the takeover."""
     refused, positions, id = None, None, flow_id(flow.policy.source, flow.policy.target)
     with Client(ClientConfig.parse(flow.source)) as source, Client(ClientConfig.parse(flow.target)) as target:
-        rows = preview(source, target, flow)
+        rows, own = preview(source, target, flow), own_topics(source, target, flow)
         try:
             check_rights(source, target, flow, id)
             check_checkpoints_topic(target, flow)
@@ -163,7 +165,17 @@ def _check_flow(console: Console, flow: FlowConfig) -> ConfigError | None:
             row.topic, str(row.partitions), row.target or "-", row.what if row.target else f"not mirrored: {row.what}"
         )
     print_table(console, table)
+    _print_own(console, own)
     return refused
+
+
+def _print_own(console: Console, rows: Sequence[OwnTopic]) -> None:
+    """Show the topics that the mirror makes for itself, if there are some."""
+    table = Table("for the mirror itself", "on", "holds", "", box=None, header_style="bold", padding=(0, 2))
+    for row in rows:
+        table.add_row(row.name, row.alias, row.holds, row.what)
+    if rows:
+        print_table(console, table)
 
 
 def _start(flow: FlowConfig, positions: Positions) -> str:

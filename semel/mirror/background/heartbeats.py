@@ -17,6 +17,7 @@ from semel.mirror.config.flow_config import HeartbeatConfig
 from semel.mirror.formats import Heartbeat
 from semel.mirror.policy import HEARTBEATS
 from semel.steps import MirrorStep, reached
+from semel.transaction.output_topics import OutputTopics
 from semel.wire.client import Client
 
 __all__ = ["emitting"]
@@ -48,6 +49,7 @@ class _Emitter:
     def __init__(self, pair: HeartbeatConfig) -> None:
         self._pair = pair
         self._client: Client | None = None
+        self._topics: OutputTopics | None = None
         self._is_there = False
 
     def emit(self) -> None:
@@ -56,10 +58,12 @@ class _Emitter:
         if self._client is None:
             self._client = Client(ClientConfig.parse(pair.client))
         self._is_there = False
-        if not was_there:
+        if self._topics is None or not was_there:
             ensure_compacted(self._client, HEARTBEATS, pair.replication)
+            self._topics = OutputTopics(self._client)
         now = time.time_ns() // 1_000_000
-        write(self._client, HEARTBEATS, [Heartbeat(pair.source, pair.target, now)], timestamp=now)
+        heartbeat = Heartbeat(pair.source, pair.target, now)
+        write(self._client, HEARTBEATS, [heartbeat], timestamp=now, topics=self._topics)
         self._is_there = True
         reached(MirrorStep.HEARTBEAT_WRITTEN, pair.title)
 

@@ -11,9 +11,9 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from semel.transaction.output_topics import describe_output_topics, non_transactional_tickets
+from semel.transaction.output_topics import OutputTopics, describe_output_topics, non_transactional_tickets
 from semel.transaction.participant import Participant
-from semel.wire.api import topics
+from semel.wire.api.topics import create
 from semel.wire.client import Client
 
 __all__ = ["KeyAndValue", "ensure_compacted", "write"]
@@ -38,13 +38,27 @@ def ensure_compacted(client: Client, name: str, replication: int | None) -> None
     """Make a topic if it is not there. Without a ``replication`` it is three, or the number of brokers if less."""
     if name not in client.existing({name}):
         wanted = replication or min(_REPLICATION, len(client.brokers(client.deadline())))
-        topics.create(client, name, partitions=1, replication=wanted, config={"cleanup.policy": "compact"})
+        create(client, name, partitions=1, replication=wanted, config={"cleanup.policy": "compact"})
 
 
-def write(client: Client, name: str, records: Iterable[KeyAndValue], timestamp: int | None = None) -> None:
-    """Write records to partition 0, and wait until they are acknowledged. ``timestamp`` is that of all of them."""
+def write(
+    client: Client,
+    name: str,
+    records: Iterable[KeyAndValue],
+    timestamp: int | None = None,
+    *,
+    topics: OutputTopics | None = None,
+) -> None:
+    """Write records to partition 0, and wait until they are acknowledged. ``timestamp`` is that of all of them.
+
+    A caller that writes often gives what it knows of its ``topics``, and forgets it after an error.
+    """
     rows = list(records)
-    known = describe_output_topics(client, {name}, client.deadline())
+    known = (
+        describe_output_topics(client, {name}, client.deadline())
+        if topics is None
+        else topics.describe({name}, client.deadline())
+    )
     (ticket,) = non_transactional_tickets([[(name, 0)]], known)
     columns = {
         "key": pa.array([one.key for one in rows], pa.binary()),

@@ -39,6 +39,8 @@ __all__ = ["GroupFollower", "check_checkpoints_topic", "is_followed"]
 log = logging.getLogger("semel.mirror")
 
 _JOIN_S = 30.0
+#: How often it is looked whether something is committed, before there is.
+_FIRST_LOOK_S = 0.1
 _SOURCE_GROUP_S = 60
 
 #: Of a group, by source partition: its next offset there, and what that is on the target.
@@ -111,12 +113,16 @@ class GroupFollower:
         config = self._config
         last = dict.fromkeys(("checkpoints", "groups", "source"), 0.0)
         intervals = {"checkpoints": config.checkpoints_s, "groups": config.sync_groups_s, "source": _SOURCE_GROUP_S}
-        while not self._stop.wait(0.1):
+        pause = _FIRST_LOOK_S
+        while not self._stop.wait(pause):
             now = time.monotonic()
             due = {name for name, seconds in intervals.items() if seconds > 0 and now - last[name] >= seconds}
             if due and self._newest is not None:
                 last.update(dict.fromkeys(due, now))
                 self.follow(checkpoints="checkpoints" in due, sync="groups" in due, own="source" in due)
+            if self._newest is not None:
+                next_due = min(last[name] + seconds for name, seconds in intervals.items() if seconds > 0)
+                pause = max(next_due - time.monotonic(), 0)
 
     def follow(self, *, checkpoints: bool, sync: bool, own: bool) -> None:
         """Follow the groups once, now. Any thread may call it. Errors are logged."""

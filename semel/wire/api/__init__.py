@@ -3,6 +3,7 @@
 =========================  ===========================================================================================
 ``produce``                record batches to partitions, pipelined
 ``fetch``                  record batches from partitions
+``fetch_frames``           the bytes of its requests and answers
 ``offsets``                offsets of partitions and of consumer groups
 ``groups``                 consumer groups from outside: names, all offsets of one, commits to an idle one
 ``membership``             membership in a group: join, share out, heartbeat, leave

@@ -20,7 +20,8 @@ from semel.mirror import rounds
 from semel.mirror.offsets.segment_topic import SEGMENTS
 from semel.records.header import BatchHeader, scan
 from semel.sandbox import Sandbox
-from semel.wire.api.fetch import Position, fetch
+from semel.wire.api.fetch import fetch
+from semel.wire.api.fetch_frames import Position
 from semel.wire.api.topics import own_config
 from semel.wire.client import Client
 from tests.mirror.support.harness import (

@@ -10,7 +10,8 @@ import pytest
 from semel.config import ClientConfig
 from semel.errors import DataLoss
 from semel.read import NO_END, Loss, Range, Reader, check_ranges
-from semel.wire.api.fetch import Position, fetch
+from semel.wire.api.fetch import fetch
+from semel.wire.api.fetch_frames import Position
 from semel.wire.client import Client
 from tests.support.other_client import (
     Transactional,

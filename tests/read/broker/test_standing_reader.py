@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
 
 import pytest
 
@@ -15,6 +13,7 @@ from semel.config import ClientConfig
 from semel.read import Reader
 from semel.sandbox import Sandbox
 from semel.wire.client import Client
+from tests.read.support.standing import Standing
 from tests.support.broker_faults import leader_of, move_leader, wait_whole
 from tests.support.other_client import followed, oracle, produce, ranges, rows, values
 from tests.support.topics import create
@@ -28,39 +27,6 @@ WAIT_S = 10
 def config(servers: str) -> ClientConfig:
     wait = {"fetch.max.wait.ms": str(WAIT_S * 1000), "request.timeout.ms": "60000"}
     return ClientConfig.parse({"bootstrap.servers": servers, **wait})
-
-
-class Standing:
-    """A standing reader in a thread. ``batches`` has what has come."""
-
-    def __init__(self, reader: Reader) -> None:
-        self.batches: list[Any] = []
-        self.failed: list[Exception] = []
-        self._reader, self._stop = reader, threading.Event()
-        self._thread = threading.Thread(target=self._read)
-
-    def has(self, count: int) -> bool:
-        """Return whether so many rows have come."""
-        assert self.failed == []
-        return sum(int(batch.num_rows) for batch in list(self.batches)) >= count
-
-    def _read(self) -> None:
-        try:
-            for answer in self._reader.answers(idle=True):
-                for taken in answer:
-                    self.batches += [batch for batch, _ in taken.decode(headers=False, max_rows=1_000)]
-                if self._stop.is_set():
-                    return
-        except Exception as error:
-            self.failed.append(error)
-
-    def __enter__(self) -> Standing:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
 
 
 @contextmanager

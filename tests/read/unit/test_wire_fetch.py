@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import struct
 import uuid
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 
-from semel.wire.api.fetch import VERSIONS, Fetched, Position, pack_request, read_answer
+from semel.wire.api.fetch_frames import VERSIONS, Fetched, Position, pack_request, read_answer
+from semel.wire.metadata import TopicPartition
 
 EVERY_VERSION = range(VERSIONS[0], VERSIONS[1] + 1)
 A, B = uuid.UUID(int=1 << 100), uuid.UUID(int=2)
+SESSION = 1_234_567
 
 
-@pytest.mark.parametrize("version", EVERY_VERSION)
-def test_a_request_is_what_kafka_python_would_send(version: int) -> None:
-    positions = {("a", i): Position(A, 1000 + i, 5, 4) for i in range(200)} | {("b", 3): Position(B, 0)}
+def assert_as_kafka_python(
+    positions: Mapping[TopicPartition, Position],
+    version: int,
+    session: tuple[int, int],
+    forgotten: Sequence[tuple[uuid.UUID, int]] = (),
+) -> None:
+    """Compare the bytes of a request with those of kafka-python."""
     ours = pack_request(
         positions,
         version,
@@ -26,36 +33,50 @@ def test_a_request_is_what_kafka_python_would_send(version: int) -> None:
         min_bytes=1,
         max_bytes=1 << 25,
         partition_max_bytes=1 << 20,
+        session=session,
+        forgotten=forgotten,
     )
-    make = FetchRequest.FetchTopic
-
-    def rows(topic: str) -> list[Any]:
-        return [
-            make.FetchPartition(
-                partition=index,
-                current_leader_epoch=at.leader_epoch,
-                fetch_offset=at.offset,
-                last_fetched_epoch=at.last_epoch,
-                log_start_offset=-1,
-                partition_max_bytes=1 << 20,
-            )
-            for (name, index), at in positions.items()
-            if name == topic
-        ]
-
+    make, forget = FetchRequest.FetchTopic, FetchRequest.ForgottenTopic
+    rows: dict[uuid.UUID, list[Any]] = {}
+    for (_, index), at in positions.items():
+        row = make.FetchPartition(
+            partition=index,
+            current_leader_epoch=at.leader_epoch,
+            fetch_offset=at.offset,
+            last_fetched_epoch=at.last_epoch,
+            log_start_offset=-1,
+            partition_max_bytes=1 << 20,
+        )
+        rows.setdefault(at.topic_id, []).append(row)
+    left: dict[uuid.UUID, list[int]] = {}
+    for topic_id, index in forgotten:
+        left.setdefault(topic_id, []).append(index)
     theirs = FetchRequest(
         replica_id=-1,
         max_wait_ms=500,
         min_bytes=1,
         max_bytes=1 << 25,
         isolation_level=1,
-        session_id=0,
-        session_epoch=-1,
-        topics=[make(topic_id=A, partitions=rows("a")), make(topic_id=B, partitions=rows("b"))],
-        forgotten_topics_data=[],
+        session_id=session[0],
+        session_epoch=session[1],
+        topics=[make(topic_id=topic_id, partitions=partitions) for topic_id, partitions in rows.items()],
+        forgotten_topics_data=[forget(topic_id=topic_id, partitions=indexes) for topic_id, indexes in left.items()],
         rack_id="",
     )
     assert ours == bytes(theirs.encode(version=version))
+
+
+@pytest.mark.parametrize("version", EVERY_VERSION)
+def test_a_request_is_what_kafka_python_would_send(version: int) -> None:
+    positions = {("a", i): Position(A, 1000 + i, 5, 4) for i in range(200)} | {("b", 3): Position(B, 0)}
+    assert_as_kafka_python(positions, version, (0, -1))
+
+
+@pytest.mark.parametrize("version", EVERY_VERSION)
+def test_a_request_of_a_session_is_what_kafka_python_would_send(version: int) -> None:
+    forgotten = [(A, index) for index in range(150)] + [(B, 3)]
+    assert_as_kafka_python({("b", 3): Position(B, 7)}, version, (SESSION, 2**31 - 1), forgotten)
+    assert_as_kafka_python({}, version, (SESSION, 1))
 
 
 def answer(version: int, code: int = 0) -> bytes:
@@ -83,7 +104,7 @@ def answer(version: int, code: int = 0) -> bytes:
     whole = FetchResponse(
         throttle_time_ms=1,
         error_code=code,
-        session_id=0,
+        session_id=SESSION,
         responses=[topic(topic_id=A, partitions=rows)],
         node_endpoints=nodes,
     )
@@ -92,9 +113,9 @@ def answer(version: int, code: int = 0) -> bytes:
 
 @pytest.mark.parametrize("version", EVERY_VERSION)
 def test_an_answer_is_read_as_kafka_python_wrote_it(version: int) -> None:
-    code, found = read_answer(memoryview(b"head" + answer(version)), 4)
-    assert code == 0
-    assert found == {
+    read = read_answer(memoryview(b"head" + answer(version)), 4)
+    assert (read.code, read.session) == (0, SESSION)
+    assert read.partitions == {
         (A, 0): Fetched(0, 90, 80, 2, ((7, 3), (8, 1)), memoryview(b"x" * 300)),
         (A, 1): Fetched(0, 90, 80, 2, (), memoryview(b"")),
         (A, 2): Fetched(6, 90, 80, 2, (), memoryview(b""), (4, 55)),
@@ -103,8 +124,7 @@ def test_an_answer_is_read_as_kafka_python_wrote_it(version: int) -> None:
 
 def test_records_are_slices_of_the_frame() -> None:
     frame = bytearray(answer(16))
-    _, found = read_answer(memoryview(frame))
-    records = found[A, 0].records
+    records = read_answer(memoryview(frame)).partitions[A, 0].records
     frame[frame.index(b"x")] = ord("y")
     assert bytes(records[:2]) == b"yx"
 
@@ -120,4 +140,4 @@ def test_an_answer_cut_anywhere_raises(version: int) -> None:
 
 
 def test_the_code_of_the_whole_answer_is_read() -> None:
-    assert read_answer(memoryview(answer(17, code=-1)))[0] == -1
+    assert read_answer(memoryview(answer(17, code=-1))).code == -1

@@ -16,7 +16,8 @@ from semel.read.raw_log import EndMarker, LogRecord, read_raw
 from semel.records.header import scan
 from semel.sandbox import Sandbox
 from semel.wire.api.describe_transactions import describe
-from semel.wire.api.fetch import Position, fetch
+from semel.wire.api.fetch import fetch
+from semel.wire.api.fetch_frames import Position
 from semel.wire.api.offsets import EARLIEST, list_offsets
 from tests.support.coordinator import ABORTED, wait_until_ended
 from tests.support.other_client import produce
