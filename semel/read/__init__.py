@@ -9,7 +9,7 @@
 - ``reader``: ranges in, Arrow record batches out.
 - ``row_presence``: whether ranges hold any row; ``remaining``: how many records are left for a reader.
 - ``raw_log``: one raw partition, records and markers; ``claimed_log``: a log up to a claim of its reader.
-- ``internal_topic``: topics that semel keeps its own things in.
+- ``internal_topic``: topics that semel keeps its own things in; ``matching``: topics that fit a pattern.
 """
 
 from semel.read.columns import schema

@@ -98,6 +98,7 @@ class Reader:
             if one.size > 0
         }
         self._positions = {one.topic_partition: one.start for one in ranges}
+        self._last_ends: dict[TopicPartition, int] = {}
         self._fetcher = Fetcher(client)
         self._leaders_with_data: set[int] = set()
         self._trouble: _Trouble | None = None
@@ -111,6 +112,7 @@ class Reader:
     def close(self) -> None:
         """Stop reading and give the connections back."""
         self._fetcher.close()
+        self._last_ends = self.log_ends
         self._pending.clear()
 
     @property
@@ -125,8 +127,9 @@ class Reader:
 
     @property
     def log_ends(self) -> dict[TopicPartition, int]:
-        """The end of each partition for a reader of this isolation, as its last answer named it."""
-        return {key: part.log_end for key, part in self._pending.items() if part.log_end is not None}
+        """The end of each partition for a reader of this isolation, as its last answer named it. Also once closed."""
+        found = {key: part.log_end for key, part in self._pending.items() if part.log_end is not None}
+        return {**self._last_ends, **found}
 
     def check(self, partitions: Collection[TopicPartition]) -> None:
         """Raise :class:`DataLoss` if a topic of these partitions was deleted, or made again: for rows that were read a

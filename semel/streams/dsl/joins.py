@@ -13,8 +13,9 @@ from semel.streams.dsl.table import Table
 from semel.streams.nodes.stateful import Join
 from semel.streams.nodes.stream_join import JoinSide, StreamJoin, of_side
 from semel.streams.state.state_store import StoreSpec
+from semel.streams.topology.node import Node
 from semel.streams.topology.repartition import joined_through, keep_null_keys
-from semel.streams.topology.topology import Node, check_name
+from semel.streams.topology.topology import check_name
 from semel.streams.windows.join_windows import JoinWindows
 from semel.streams.windows.keys import BY_START
 from semel.streams.windows.record_keys import RecordKeys

@@ -30,7 +30,8 @@ from semel.streams.nodes.tables.values import (
 from semel.streams.nodes.tables.view import DerivedView, StoreView, View
 from semel.streams.rows import Record
 from semel.streams.state.state_store import StoreSpec
-from semel.streams.topology.topology import Node, Operator, Topology
+from semel.streams.topology.node import Node, Operator
+from semel.streams.topology.topology import Topology
 from semel.streams.windows.kind import WindowKind
 
 if TYPE_CHECKING:

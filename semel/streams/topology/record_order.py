@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from semel.streams.topology.topology import Node, Sink, Source
+from semel.streams.topology.node import Node, Sink, Source
 
 __all__ = ["RecordOrder"]
 
@@ -68,13 +68,19 @@ class RecordOrder:
                 out_of.add(node.name)
             touched[node.name] = own | below
         plain, joining = _plain(nodes), _joining(nodes, touched)
-        by_key, meeting = _meet_by_key(nodes, touched, joining), _meeting(nodes, touched, plain)
+        # the topics of one pattern have the same nodes after them: nothing is known to keep them apart
+        by_key = not _has_pattern(nodes) and _meet_by_key(nodes, touched, joining)
+        meeting = _meeting(nodes, touched, plain)
         ends = _ends(nodes, touched) if by_key and not meeting else frozenset()
         joining = ends or (joining if by_key and joining and not meeting else frozenset())
         return cls(frozenset(into), frozenset(out_of), by_key, plain, meeting, joining, bool(ends))
 
     def __bool__(self) -> bool:
         return bool(self.into or self.out_of)
+
+
+def _has_pattern(nodes: Sequence[Node]) -> bool:
+    return any(isinstance(node, Source) and node.pattern is not None for node in nodes)
 
 
 def _plain(nodes: Sequence[Node]) -> frozenset[str]:

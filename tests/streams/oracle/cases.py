@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from semel.streams.topology.topology import Sink
+from semel.streams.topology.node import Sink
 from tests.streams.oracle.drafts import BadDraft, Draft, NewDraft, Stream, TableDraft, WordDraft
 from tests.streams.oracle.third_draft import ThirdDraft
 from tests.streams.oracle.topologies import build
