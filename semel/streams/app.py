@@ -18,6 +18,7 @@ from semel.streams.settings import Settings, is_caching
 from semel.streams.state.state_store import StoreSpec
 from semel.streams.topology.node import EXTRACTORS, Extractor, Node, Source
 from semel.streams.topology.topology import Topology, check_extractor, check_topic
+from semel.streams.windows.duration import milliseconds
 
 __all__ = ["App"]
 
@@ -107,13 +108,23 @@ class App:
         value: Serde = "bytes",
         name: str | None = None,
         timestamp_extractor: Extractor | None = None,
+        history_retention: str | int | None = None,
     ) -> Table:
-        """Return a table with the newest record of each key of a topic. A record without a value deletes its key."""
+        """Return a table with the newest record of each key of a topic. A record without a value deletes its key.
+
+        With ``history_retention`` (milliseconds, or ``"1 h"``) the table has versions: it keeps what each key had, so
+        long by the times of its records. A stream that is joined with it finds the version of its record's time.
+        Records that come late are versions, too; those that are older than the history are dropped and counted.
+        """
         _check(topic, key, value)
         store = name or self.topology.name(f"{topic}-STATE-STORE-")
         source, processor = self.topology.name("KSTREAM-SOURCE-"), self.topology.name("KTABLE-SOURCE-")
         extractor = check_extractor(timestamp_extractor)
         node = self.topology.add(Source(source, topic=topic, key=key, value=value, of_table=True, extractor=extractor))
+        if history_retention is not None:
+            history = milliseconds(history_retention, "history_retention")
+            versions = StoreSpec(store, holds="versions by key", history_ms=history)
+            return Table.of_versions(self.topology, processor, node, key, value, versions)
         spec = StoreSpec(store, holds="the newest value by key")  # as the topic has them, whatever reads them
         return Table.of_topic(self.topology, processor, node, key, value, spec)
 

@@ -30,6 +30,7 @@ from semel.streams.rows import times as times_of
 from semel.streams.state.backend import Memory
 from semel.streams.state.global_stores import take_rows
 from semel.streams.state.state_store import StateStore
+from semel.streams.state.versions import Versions
 from semel.streams.topology.node import Source
 from semel.streams.worker.bad_records import check_handlers
 from semel.streams.worker.task import Task
@@ -194,13 +195,18 @@ class Driver:
         ]
 
     def store(self, name: str) -> Mapping[Any, bytes]:
-        """Return the contents of a store: bytes by key, and for windows by key and window start (milliseconds)."""
+        """Return the contents of a store: bytes by key, and for windows by key and window start (milliseconds). Of
+        versions the newest ones.
+        """
         if name not in self._stores:
             raise ConfigError(
                 f"the topology has no store {name!r}. Nothing was read. It has {', '.join(sorted(self._stores))}.",
                 tag="TOPOLOGY",
             )
         store = self._stores[name]
+        if store.spec.history_ms is not None:
+            newest = {key: Versions.newest(value) for key, _, _, value in store.entries()}
+            return {key: value for key, value in newest.items() if value is not None}
         return {key if begin is None else (key, begin): value for key, begin, _, value in store.entries()}
 
 

@@ -43,7 +43,7 @@ def join_table(
     """Join each record with the table's value for its key."""
     if table.windows is not None:
         raise later("joins with a table of windows", "Write it to a topic, and read that as a table")
-    view = table.readable("joins")
+    view = table.view if table.versioned and table.view else table.readable("joins")
     check_serde(value, "join")
     before = _together(stream, named)
     topology = stream.topology

@@ -115,7 +115,7 @@ def _meet_by_key(nodes: Sequence[Node], touched: Mapping[str, _Touched], joining
     for one, other in _pairs_of_sources(nodes, touched):
         stores |= (one.read | one.written) & (other.read | other.written)
     touching = [(node, spec) for node in nodes for spec in node.stores if spec.name in stores]
-    return all(spec.retention_ms is None and _has_source_key(node) for node, spec in touching)
+    return all(not spec.has_time and _has_source_key(node) for node, spec in touching)
 
 
 def _joining(nodes: Sequence[Node], touched: Mapping[str, _Touched]) -> frozenset[str] | None:
@@ -145,7 +145,7 @@ def _ends(nodes: Sequence[Node], touched: Mapping[str, _Touched]) -> frozenset[s
     in order at these nodes. Else none.
     """
     for node in nodes:
-        if any(spec.retention_ms is not None or not _has_source_key(node) for spec in node.stores):
+        if any(spec.has_time or not _has_source_key(node) for spec in node.stores):
             return frozenset()
     stateless = [node for node in nodes if not touched[node.name].read | touched[node.name].written]
     tail = {node.name for node in stateless if node.parents}
