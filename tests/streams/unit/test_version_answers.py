@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from semel.streams.state.versions import Versions
 from semel.streams.topology.record_order import RecordOrder
-from tests.streams.oracle.answers import VERSIONS, differing, driven, kept
+from tests.streams.oracle.answers import VERSIONS, differing, driven, kept, of_inputs_together
 from tests.streams.oracle.cases import case
 
 CASES = list(kept(VERSIONS))
@@ -50,7 +50,13 @@ def test_control_without_times_there_are_other_answers(monkeypatch: pytest.Monke
 
 def test_control_whole_batches_give_other_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RecordOrder, "of", lambda _: RecordOrder(frozenset(), frozenset()))
-    assert len(differing(CASES, range(60), 12)) > 5
+    assert len(differing(CASES, range(100), 12)) > 5
+
+
+@pytest.mark.parametrize("seed", range(5, len(CASES), 20))
+def test_kafka_streams_answers_the_same_where_inputs_come_together(seed: int) -> None:
+    answers = of_inputs_together(CASES[seed])
+    assert answers is None or answers[0] == answers[1]
 
 
 @settings(max_examples=10, deadline=None)
