@@ -108,7 +108,7 @@ def test_a_topic_that_is_deleted_before_it_is_read_is_a_loss_once(servers: str, 
     fill(servers, topic, ("a", "x", 1))
 
     def app() -> App:
-        return app_of(servers, name, tmp_path, **{"commit.interval.ms": 3_000, "max.poll.records": 1})
+        return app_of(servers, name, tmp_path, **{"commit.interval.ms": 9_000, "max.poll.records": 1})
 
     with Worker(app()) as worker:
         wait_for(worker.step, "the first row")
