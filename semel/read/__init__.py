@@ -10,7 +10,7 @@
 - ``quiet_leaders``: the leaders that had no news for a standing reader.
 - ``row_presence``: whether ranges hold any row; ``remaining``: how many records are left for a reader.
 - ``raw_log``: one raw partition, records and markers; ``claimed_log``: a log up to a claim of its reader.
-- ``internal_topic``: topics that semel keeps its own things in.
+- ``internal_topic``: topics that semel keeps its own things in; ``matching``: topics that fit a pattern.
 """
 
 from semel.read.columns import schema

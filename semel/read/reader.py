@@ -103,9 +103,9 @@ class Reader:
         self._positions = {one.topic_partition: one.start for one in ranges}
         # a range with an end needs each answer's offsets: they say why it does not come further
         self._fetcher = Fetcher(client, sessions=standing and not any(one.bounded for one in ranges))
-        #: The number of answers with news of a partition.
-        self.news = 0
+        self.news = 0  #: The number of answers with news of a partition.
         self._quiet = QuietLeaders()
+        self._last_ends: dict[TopicPartition, int] = {}
         self._leaders_with_data: set[int] = set()
         self._trouble: _Trouble | None = None
 
@@ -118,6 +118,7 @@ class Reader:
     def close(self) -> None:
         """Stop reading and give the connections back."""
         self._fetcher.close()
+        self._last_ends = self.log_ends
         self._pending.clear()
 
     @property
@@ -132,8 +133,9 @@ class Reader:
 
     @property
     def log_ends(self) -> dict[TopicPartition, int]:
-        """The end of each partition for a reader of this isolation, as its last answer named it."""
-        return {key: part.log_end for key, part in self._pending.items() if part.log_end is not None}
+        """The end of each partition for a reader of this isolation, as its last answer named it. Also once closed."""
+        found = {key: part.log_end for key, part in self._pending.items() if part.log_end is not None}
+        return {**self._last_ends, **found}
 
     def check(self, partitions: Collection[TopicPartition]) -> None:
         """Raise :class:`DataLoss` if a topic of these partitions was deleted, or made again: for rows that were read a

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +16,9 @@ from semel.streams.handlers import handlers_of
 from semel.streams.metrics import WorkerCounts
 from semel.streams.settings import Settings, is_caching
 from semel.streams.state.state_store import StoreSpec
-from semel.streams.topology.topology import EXTRACTORS, Extractor, Node, Source, Topology, check_extractor, check_topic
+from semel.streams.topology.node import EXTRACTORS, Extractor, Node, Source
+from semel.streams.topology.topology import Topology, check_extractor, check_topic
+from semel.streams.windows.duration import milliseconds
 
 __all__ = ["App"]
 
@@ -55,27 +58,36 @@ class App:
 
     def stream(
         self,
-        topic: str | Sequence[str],
+        topic: str | Sequence[str] | re.Pattern[str],
         *,
         key: Serde = "bytes",
         value: Serde = "bytes",
         timestamp_extractor: Extractor | None = None,
     ) -> Stream:
-        """Return the stream of a topic's records, or of several topics. Two streams of one topic share their source.
+        """Return the stream of a topic's records, of several topics, or of all whose whole name fits a pattern
+        (``re.compile("orders-.*")``). Two streams of one topic share their source.
+
+        Topics that fit a pattern may come later: workers look for them each ``metadata.max.age.ms``. Kafka's internal
+        topics and those of this application fit none. Raises :class:`ConfigError` for a topic that has two sources.
 
         ``timestamp_extractor`` is a class of Kafka Streams by its name, or a function of a record and the highest time
         of its partition so far, which returns milliseconds; a record with less than 0 is dropped.
         """
         name = self.topology.name("KSTREAM-SOURCE-")
-        if not isinstance(topic, str):
+        if not isinstance(topic, str | re.Pattern):
             return self._merged(name, topic, key, value, timestamp_extractor)
+        if isinstance(topic, str):
+            self.topology.check_overlap([topic])
         return Stream(self.topology, self._source(name, topic, key, value, timestamp_extractor), key, value)
 
-    def _source(self, name: str, topic: str, key: Serde, value: Serde, extractor: Extractor | None) -> Node:
-        _check(topic, key, value)
+    def _source(
+        self, name: str, topic: str | re.Pattern[str], key: Serde, value: Serde, extractor: Extractor | None
+    ) -> Node:
+        read: dict[str, Any] = {"pattern": topic} if isinstance(topic, re.Pattern) else {"topic": topic}
+        _check(topic.pattern if isinstance(topic, re.Pattern) else topic, key, value)
         extractor = check_extractor(extractor)
         node = self.topology.stream_source(topic, key, value, extractor)
-        made: Node = node or self.topology.add(Source(name, topic=topic, key=key, value=value, extractor=extractor))
+        made: Node = node or self.topology.add(Source(name, **read, key=key, value=value, extractor=extractor))
         return made
 
     def _merged(
@@ -83,6 +95,7 @@ class App:
     ) -> Stream:
         """Return the stream of several topics: a source for each, which meet in the node of this name."""
         sources = [self._source(f"{name}-{topic}", topic, key, value, extractor) for topic in dict.fromkeys(topics)]
+        self.topology.check_overlap(topics)
         if not sources:
             raise ConfigError("the list of topics is empty. Nothing was read. Name at least one.", tag="TOPOLOGY")
         return Stream(self.topology, self.topology.add(Node(name, tuple(sources))), key, value)
@@ -95,13 +108,23 @@ class App:
         value: Serde = "bytes",
         name: str | None = None,
         timestamp_extractor: Extractor | None = None,
+        history_retention: str | int | None = None,
     ) -> Table:
-        """Return a table with the newest record of each key of a topic. A record without a value deletes its key."""
+        """Return a table with the newest record of each key of a topic. A record without a value deletes its key.
+
+        With ``history_retention`` (milliseconds, or ``"1 h"``) the table has versions: it keeps what each key had, so
+        long by the times of its records. A stream that is joined with it finds the version of its record's time.
+        Records that come late are versions, too; those that are older than the history are dropped and counted.
+        """
         _check(topic, key, value)
         store = name or self.topology.name(f"{topic}-STATE-STORE-")
         source, processor = self.topology.name("KSTREAM-SOURCE-"), self.topology.name("KTABLE-SOURCE-")
         extractor = check_extractor(timestamp_extractor)
         node = self.topology.add(Source(source, topic=topic, key=key, value=value, of_table=True, extractor=extractor))
+        if history_retention is not None:
+            history = milliseconds(history_retention, "history_retention")
+            versions = StoreSpec(store, holds="versions by key", history_ms=history)
+            return Table.of_versions(self.topology, processor, node, key, value, versions)
         spec = StoreSpec(store, holds="the newest value by key")  # as the topic has them, whatever reads them
         return Table.of_topic(self.topology, processor, node, key, value, spec)
 

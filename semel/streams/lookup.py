@@ -17,7 +17,9 @@ from semel.streams.nodes.folds import Entries
 from semel.streams.nodes.keyed_windows import KeyedAggregate
 from semel.streams.nodes.stateful import Aggregate, TableSource, value_reader
 from semel.streams.nodes.tables.aggregate import TableAggregate
+from semel.streams.nodes.versioned import VersionedTableSource
 from semel.streams.state.state_store import StoreSpec
+from semel.streams.state.versions import Versions
 from semel.streams.topology.topology import Topology
 from semel.wire.client import Client
 
@@ -42,7 +44,7 @@ def look_up(client: Client, topology: Topology, store: str, key: str | None) -> 
                 times = rows["timestamp"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_pylist()
                 values = zip(rows["value"].to_pylist(), times, strict=True)
                 newest.update(zip(rows["key"].to_pylist(), values, strict=True))
-        there = [(record_key, value, time) for record_key, (value, time) in newest.items() if value is not None]
+        there = [(name, value, time) for name, (given, time) in newest.items() for value in _there(kept.spec, given)]
         for record_key, value, time in sorted(there):
             yield _entry(kept, record_key, value, time)
         if there:
@@ -62,7 +64,7 @@ def _find(topology: Topology, store: str) -> _Kept:
     for node in topology.nodes:
         if isinstance(node.operate, Aggregate | KeyedAggregate | TableAggregate):
             there[node.operate.spec.name] = _Kept(node.operate.spec, node.operate.fold.columns)
-        elif isinstance(node.operate, TableSource):
+        elif isinstance(node.operate, TableSource | VersionedTableSource):
             there[node.operate.spec.name] = _Kept(node.operate.spec, value_reader(node.operate.value))
         for one in node.builders:
             there[one.spec.name] = _Kept(one.spec, value_reader(one.value))
@@ -91,6 +93,13 @@ def _matches(spec: StoreSpec, keys: Any, key: bytes) -> Any:
     if spec.retention_ms is None:
         return pc.equal(keys, pa.scalar(key, pa.binary()))
     return spec.window_keys.of_key(keys, key)
+
+
+def _there(spec: StoreSpec, value: bytes | None) -> list[bytes]:
+    """Return the value of a changelog's record, of versions the newest one, or nothing if that is a deletion."""
+    if value is not None and spec.history_ms is not None:
+        value = Versions.newest(value)
+    return [] if value is None else [value]
 
 
 def _entry(kept: _Kept, key: bytes, value: bytes, time: int) -> dict[str, Any]:

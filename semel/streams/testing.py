@@ -30,7 +30,8 @@ from semel.streams.rows import times as times_of
 from semel.streams.state.backend import Memory
 from semel.streams.state.global_stores import take_rows
 from semel.streams.state.state_store import StateStore
-from semel.streams.topology.topology import Source
+from semel.streams.state.versions import Versions
+from semel.streams.topology.node import Source
 from semel.streams.worker.bad_records import check_handlers
 from semel.streams.worker.task import Task
 
@@ -46,6 +47,8 @@ class Driver:
         self._now = start_ms
         self._output: dict[str, list[Record]] = defaultdict(list)
         self._offsets: dict[str, int] = defaultdict(int)
+        self._of_source: dict[str, Task] = {}
+        #: By the topics that are read; those that fit a pattern from their first record on.
         self._tasks: dict[str, Task] = {}
         self._sources: dict[str, Source] = {}
         self._extractions: dict[str, TimestampExtraction] = {}
@@ -63,10 +66,19 @@ class Driver:
             task = Task(self._topology, part, 0, stores, self._take, clock=lambda: self._now, global_stores=by_name)
             task.start()
             for source in part.sources:
-                self._tasks[self._topology.topic(source)] = task
-                self._sources[self._topology.topic(source)] = source
-                extraction = TimestampExtraction(self._topology, source, lambda: self._now)
-                self._extractions[self._topology.topic(source)] = extraction
+                self._of_source[source.name] = task
+                if source.pattern is None:
+                    self._reads(self._topology.topic(source))
+
+    def _reads(self, topic: str) -> bool:
+        """Return whether the topology reads a topic."""
+        if topic not in self._tasks:
+            source = self._topology.source_of(topic)
+            if source is None:
+                return False
+            self._tasks[topic], self._sources[topic] = self._of_source[source.name], source
+            self._extractions[topic] = TimestampExtraction(self._topology, source, lambda: self._now)
+        return True
 
     def advance(self, milliseconds: int) -> None:
         """Move the clock on, and call what is scheduled by it. Records without a timestamp get its time."""
@@ -90,7 +102,7 @@ class Driver:
         if topic in self._globals:
             take_rows(self._globals[topic], self._batch(topic, rows))
             return
-        if topic not in self._sources:
+        if not self._reads(topic):
             raise ConfigError(
                 f"the topology does not read {topic!r}. Nothing was sent. It reads {', '.join(sorted(self._sources))}.",
                 tag="TOPOLOGY",
@@ -148,7 +160,7 @@ class Driver:
 
     @property
     def _all_tasks(self) -> list[Task]:
-        return list({task.id: task for task in self._tasks.values()}.values())
+        return list({task.id: task for task in self._of_source.values()}.values())
 
     def _drain(self) -> None:
         """Work on the rows of repartition topics: those of the topic first whose next row has the lowest time."""
@@ -160,7 +172,7 @@ class Driver:
             self._process(topic, rows)
 
     def _take(self, topic: str, records: Any) -> None:
-        if topic in self._tasks:
+        if self._reads(topic):
             if records.num_rows:
                 self._queued.setdefault(topic, deque()).extend(one_by_one(records) if self._meeting else (records,))
             return
@@ -183,13 +195,18 @@ class Driver:
         ]
 
     def store(self, name: str) -> Mapping[Any, bytes]:
-        """Return the contents of a store: bytes by key, and for windows by key and window start (milliseconds)."""
+        """Return the contents of a store: bytes by key, and for windows by key and window start (milliseconds). Of
+        versions the newest ones.
+        """
         if name not in self._stores:
             raise ConfigError(
                 f"the topology has no store {name!r}. Nothing was read. It has {', '.join(sorted(self._stores))}.",
                 tag="TOPOLOGY",
             )
         store = self._stores[name]
+        if store.spec.history_ms is not None:
+            newest = {key: Versions.newest(value) for key, _, _, value in store.entries()}
+            return {key: value for key, value in newest.items() if value is not None}
         return {key if begin is None else (key, begin): value for key, begin, _, value in store.entries()}
 
 

@@ -4,20 +4,25 @@ names and settings.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from semel.errors import ConfigError, DataLoss
 from semel.read.internal_topic import COMPACTED, InternalTopic
+from semel.read.matching import find_topics
 from semel.read.ranges import Range, id_text
 from semel.read.row_presence import hold_rows
-from semel.streams.topology.topology import Sink, SubTopology, Topology
+from semel.streams.topology.node import Sink, Source, SubTopology
+from semel.streams.topology.topology import Topology
 from semel.wire.api import groups
 from semel.wire.api.offsets import EARLIEST, LATEST, committed, list_offsets
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
 
-__all__ = ["Plan", "check_partitions", "prepare"]
+__all__ = ["Plan", "check_partitions", "prepare", "prepare_for"]
+
+#: The topics that each sub-topology reads, by its number, each with its source.
+Reads = Mapping[int, Mapping[str, Source]]
 
 _REPARTITION = {
     "cleanup.policy": "delete",
@@ -38,7 +43,11 @@ class Plan:
 
     parts: Mapping[str, SubTopology]
     partitions: Mapping[str, int]
-    #: Repartition topics: what was read of them is deleted.
+    #: All sub-topologies, also those whose patterns find no topic yet.
+    all_parts: Sequence[SubTopology]
+    #: The topics that patterns find.
+    matched: frozenset[str]
+    #: Repartition topics, those that are not made yet among them: what was read of them is deleted.
     repartition: frozenset[str]
     #: The partitions of each topic that belongs to the application.
     internal: Mapping[str, int]
@@ -50,27 +59,47 @@ def prepare(client: Client, topology: Topology, replication: int) -> Plan:
     Raises :class:`ConfigError` for topics that are missing, are not co-partitioned, or belong to another topology, and
     :class:`DataLoss` where the application has committed offsets and a topic of its own is gone.
     """
-    parts = topology.sub_topologies()
-    _check_same_topology(client, topology, parts)
-    counts = _partitions(client, topology, parts)
-    for part in parts:
-        _check_co_partitioned(part, topology, counts)
-    plan = Plan(
-        {topology.topic(source): part for part in parts for source in part.sources},
-        {topology.topic(source): counts[topology.topic(source)] for part in parts for source in part.sources},
-        frozenset(topology.topic(source) for part in parts for source in part.sources if source.internal),
-        _internal(topology, parts, counts),
-    )
-    _make(client, topology, plan, replication)
-    for part in parts:
-        if part.stores:
+    found = find_topics(client, topology.matches) if topology.patterns else frozenset()
+    reads = _reads(topology, found)
+    _check_same_topology(client, topology, reads)
+    plan = prepare_for(client, topology, replication, found)
+    for part in plan.all_parts:
+        if part.stores and reads[part.number]:
             _check_offsets_there(client, topology, part, plan)
     return plan
 
 
+def prepare_for(client: Client, topology: Topology, replication: int, matched: Collection[str]) -> Plan:
+    """Return the plan for these topics that patterns find, and make the topics that it needs: in a worker that runs,
+    whose group's offsets are known to be there.
+
+    Raises what :func:`prepare` raises.
+    """
+    reads = _reads(topology, matched)
+    counts = _partitions(client, topology, reads)
+    parts = topology.sub_topologies()
+    for part in parts:
+        _check_co_partitioned(part, reads[part.number], counts)
+    there = {topic: part for part in parts for topic in reads[part.number] if topic in counts}
+    plan = Plan(
+        there,
+        {topic: counts[topic] for topic in there},
+        parts,
+        frozenset(matched),
+        frozenset(topology.topic(source) for part in parts for source in part.sources if source.internal),
+        _internal(topology, reads, counts),
+    )
+    _make(client, topology, plan, replication)
+    return plan
+
+
+def _reads(topology: Topology, matched: Collection[str]) -> Reads:
+    return {part.number: topology.inputs(part, matched) for part in topology.sub_topologies()}
+
+
 def _check_offsets_there(client: Client, topology: Topology, part: SubTopology, plan: Plan) -> None:
     """Check that state has offsets of the group. Without them, as after retention, rows would be counted again."""
-    names = [topology.topic(source) for source in part.sources]
+    names = [name for name, reader in plan.parts.items() if reader.number == part.number]
     read = [(name, index) for name in names for index in range(plan.partitions[name])]
     begun = {index for _, index in committed(client, topology.application_id, read, require_stable=True)}
     changelogs = client.topics({topology.changelog(spec.name) for spec in part.stores})
@@ -105,8 +134,8 @@ def check_partitions(client: Client, topology: Topology, plan: Plan) -> None:
         return  # reading it says what is lost
     if now == inputs:
         return
-    parts = topology.sub_topologies()
-    fitting = _internal(topology, parts, _partitions(client, topology, parts))
+    reads = _reads(topology, plan.matched)
+    fitting = _internal(topology, reads, _partitions(client, topology, reads))
     for name, count in plan.internal.items():
         if fitting[name] != count:
             topic = next(topic for topic in sorted(inputs) if now[topic] != inputs[topic])
@@ -119,13 +148,13 @@ def check_partitions(client: Client, topology: Topology, plan: Plan) -> None:
             )
 
 
-def _internal(topology: Topology, parts: list[SubTopology], counts: Mapping[str, int]) -> dict[str, int]:
-    """Return how many partitions the topics of the application need."""
-    sources = {topology.topic(source) for part in parts for source in part.sources if source.internal}
-    needed = {topic: counts[topic] for topic in sorted(sources)}
-    for part in parts:
-        tasks = max(counts[topology.topic(source)] for source in part.sources)
-        needed.update({topology.changelog(spec.name): tasks for spec in part.stores})
+def _internal(topology: Topology, reads: Reads, counts: Mapping[str, int]) -> dict[str, int]:
+    """Return how many partitions the topics of the application need. A sub-topology without topics needs none yet."""
+    sources = {topic for inputs in reads.values() for topic, source in inputs.items() if source.internal}
+    needed = {topic: counts[topic] for topic in sorted(sources) if topic in counts}
+    for part in topology.sub_topologies():
+        tasks = max((counts[topic] for topic in reads[part.number] if topic in counts), default=0)
+        needed.update({topology.changelog(spec.name): tasks for spec in part.stores if tasks})
     return needed
 
 
@@ -155,7 +184,10 @@ def _check_new(client: Client, topology: Topology, plan: Plan, missing: list[str
     """Check that the application is new. If it has run before, its missing topics have lost state and rows."""
     read: list[TopicPartition] = [(topic, index) for topic, count in plan.partitions.items() for index in range(count)]
     read = [partition for partition in read if partition[0] not in missing]
-    if committed(client, topology.application_id, read, require_stable=True):
+    if topology.patterns:  # a sub-topology begins when the first topic is there that its pattern finds
+        touching = _touching(topology, plan, missing)
+        read = [partition for partition in read if plan.parts[partition[0]].number in touching]
+    if read and committed(client, topology.application_id, read, require_stable=True):
         raise DataLoss(
             f"application {topology.application_id!r} has run before, and its topics {', '.join(missing)} are gone:"
             " state, and rows on their way, are lost. Nothing was read. Begin again from the input, which writes its"
@@ -164,10 +196,20 @@ def _check_new(client: Client, topology: Topology, plan: Plan, missing: list[str
         )
 
 
-def _check_same_topology(client: Client, topology: Topology, parts: list[SubTopology]) -> None:
-    read = {topology.topic(source) for part in parts for source in part.sources}
+def _touching(topology: Topology, plan: Plan, internal: Collection[str]) -> set[int]:
+    """Return the numbers of the sub-topologies that write one of these topics."""
+    return {
+        part.number
+        for part in plan.all_parts
+        if {topology.topic(sink) for sink in part.sinks if sink.internal} & set(internal)
+        or {topology.changelog(spec.name) for spec in part.stores} & set(internal)
+    }
+
+
+def _check_same_topology(client: Client, topology: Topology, reads: Reads) -> None:
+    read = {topic for inputs in reads.values() for topic in inputs}
     known = {topic for topic, _ in groups.all_committed(client, topology.application_id)}
-    others = sorted(known - read)
+    others = sorted(topic for topic in known - read if not topology.matches(topic))
     if others:
         raise ConfigError(
             f"application.id {topology.application_id!r} is in use by another topology: its group has offsets of"
@@ -177,48 +219,66 @@ def _check_same_topology(client: Client, topology: Topology, parts: list[SubTopo
         )
 
 
-def _partitions(client: Client, topology: Topology, parts: list[SubTopology]) -> dict[str, int]:
-    """Return how many partitions each topic has, or will have."""
-    sources = [source for part in parts for source in part.sources]
-    outside = {source.topic for source in sources if not source.internal}
+def _partitions(client: Client, topology: Topology, reads: Reads) -> dict[str, int]:
+    """Return how many partitions each topic has, or will have. Those after a pattern without topics are left out."""
+    parts = topology.sub_topologies()
+    outside = {topic for inputs in reads.values() for topic, source in inputs.items() if not source.internal}
     outside |= {sink.topic for part in parts for sink in part.sinks if not sink.internal and sink.choose is None}
     letters = topology.handlers.errors_dead_letter_queue_topic_name
     outside |= {letters} if letters else set()
     outside |= {one.topic for one in topology.globals}
     counts = {name: len(topic.partitions) for name, topic in client.topics(outside).items()}
     sinks = {topology.topic(sink): (sink, part) for part in parts for sink in part.sinks if sink.internal}
+    made = _made(client, topology, sinks)
+    counts |= made
     for _ in range(len(sinks)):
         for topic, (sink, writer) in sinks.items():
+            if topic in made:
+                continue
             if sink.partitions is not None:
                 counts[topic] = sink.partitions
                 continue
-            reader = next(part for part in parts if any(topology.topic(s) == topic for s in part.sources))
-            fixed = [counts[s.topic] for s in reader.sources if not s.internal] if reader.joined else []
-            found = fixed or [counts[topology.topic(s)] for s in writer.sources if topology.topic(s) in counts]
+            reader = next(part for part in parts if topic in reads[part.number])
+            inputs = reads[reader.number].items()
+            fixed = [counts[name] for name, source in inputs if not source.internal] if reader.joined else []
+            found = fixed or [counts[name] for name in reads[writer.number] if name in counts]
             if found:
                 counts[topic] = max(found)
         for part in parts:
-            _make_alike(part, topology, counts)
+            _make_alike(part, topology, counts, made)
     return counts
 
 
-def _make_alike(part: SubTopology, topology: Topology, counts: dict[str, int]) -> None:
-    """Give the repartition topics of a sub-topology that reads no others as many partitions as the largest of them."""
+def _made(client: Client, topology: Topology, sinks: Mapping[str, tuple[Sink, SubTopology]]) -> dict[str, int]:
+    """Return the partitions of the repartition topics that are there, in an application with patterns: what these find
+    comes and goes, and keys stay where they are.
+    """
+    if not topology.patterns:
+        return {}
+    chosen = {topic for topic, (sink, _) in sinks.items() if sink.partitions is None}
+    return {name: len(topic.partitions) for name, topic in client.existing(chosen).items()}
+
+
+def _make_alike(part: SubTopology, topology: Topology, counts: dict[str, int], made: Mapping[str, int]) -> None:
+    """Give the repartition topics of a sub-topology that reads no others as many partitions as the largest of them, or
+    of those that are ``made``.
+    """
     topics = [topology.topic(source) for source in part.sources]
     if part.joined and all(source.internal for source in part.sources):
-        fixed = {topology.topic(sink) for sink in _all_sinks(topology) if sink.partitions is not None}
-        most = max((counts[topic] for topic in topics if topic in counts), default=0)
-        counts.update({topic: most for topic in topics if topic in counts and topic not in fixed})
+        fixed = {topology.topic(sink) for sink in _all_sinks(topology) if sink.partitions is not None} | made.keys()
+        there = [topic for topic in topics if topic in counts]
+        most = max((counts[topic] for topic in [one for one in there if one in made] or there), default=0)
+        counts.update({topic: most for topic in there if topic not in fixed})
 
 
 def _all_sinks(topology: Topology) -> list[Sink]:
     return [node for node in topology.nodes if isinstance(node, Sink) and node.internal]
 
 
-def _check_co_partitioned(part: SubTopology, topology: Topology, counts: Mapping[str, int]) -> None:
+def _check_co_partitioned(part: SubTopology, inputs: Collection[str], counts: Mapping[str, int]) -> None:
     if not part.joined:
         return
-    found = {topology.topic(source): counts[topology.topic(source)] for source in part.sources}
+    found = {topic: counts[topic] for topic in inputs if topic in counts}
     if len(set(found.values())) > 1:
         shown = ", ".join(f"{topic} has {count}" for topic, count in sorted(found.items()))
         raise ConfigError(

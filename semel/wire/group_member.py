@@ -173,6 +173,11 @@ class GroupMember(Generic[A]):
                 raise error
             return self.current()
 
+    def rejoin(self) -> None:
+        """Have the next poll of a polled member join again, with what its protocol says then. It stays a member."""
+        with self._changed:
+            self._due = True
+
     def join_again(self) -> None:
         """Leave, and join again as a new member: a polled one at its next poll.
 

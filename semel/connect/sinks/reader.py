@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from semel.connect.settings.sink_config import SinkSettings
 from semel.errors import AbortAndRetry
 from semel.read.data_loss import check_ranges
+from semel.read.matching import find_topics
 from semel.read.ranges import NO_END, Range, id_text
 from semel.transaction.session.inputs import RowOrder
 from semel.transaction.session.reader import RESETS, SessionReader, read_positions
@@ -166,8 +167,7 @@ class GroupReader:
                     ", ".join(sorted(missing)),
                 )
             return
-        there = self._client.refresh(None).topics
-        names = [name for name in there if self._sink.takes(name) and not name.startswith("__")]
+        names = find_topics(self._client, lambda name: self._sink.takes(name) and not name.startswith("__"))
         if self._protocol.subscribe(names) and not first:
             log.info("group %s: the topics of its pattern are now %s", self._sink.group, ", ".join(sorted(names)))
             self._member.join_again()

@@ -15,7 +15,8 @@ from semel.streams.nodes.stream_time import GroupTimes
 from semel.streams.nodes.tables.old_values import OldValues
 from semel.streams.nodes.tables.view import StoreView
 from semel.streams.state.state_store import StoreSpec
-from semel.streams.topology.topology import Node, Operator, Topology
+from semel.streams.topology.node import Node, Operator
+from semel.streams.topology.topology import Topology
 from semel.streams.windows.kind import WindowKind, Windows, WindowsOfKey
 from semel.streams.windows.session_windows import SessionWindows
 

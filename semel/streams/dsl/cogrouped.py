@@ -13,7 +13,8 @@ from semel.streams.dsl.table import Table
 from semel.streams.nodes.cogroup import CogroupFold, in_group
 from semel.streams.nodes.stream_time import GroupTimes
 from semel.streams.state.state_store import StoreSpec
-from semel.streams.topology.topology import Node, check_name
+from semel.streams.topology.node import Node
+from semel.streams.topology.topology import check_name
 from semel.streams.windows.kind import WindowKind, WindowsOfKey
 
 if TYPE_CHECKING:

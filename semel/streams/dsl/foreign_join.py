@@ -18,7 +18,8 @@ from semel.streams.nodes.tables.foreign_join import (
 )
 from semel.streams.nodes.tables.join import TableJoiner
 from semel.streams.state.state_store import StoreSpec
-from semel.streams.topology.topology import Node, Sink, Source, check_name
+from semel.streams.topology.node import Node, Sink, Source
+from semel.streams.topology.topology import check_name
 
 if TYPE_CHECKING:
     from semel.streams.dsl.table import Table

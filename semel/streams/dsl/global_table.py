@@ -13,8 +13,9 @@ from semel.streams.nodes.stateful import value_reader
 from semel.streams.nodes.tables.view import StoreView
 from semel.streams.rows import Record
 from semel.streams.state.state_store import StoreSpec
+from semel.streams.topology.node import GlobalSource, Node
 from semel.streams.topology.repartition import keep_null_keys
-from semel.streams.topology.topology import GlobalSource, Node, Topology, check_topic
+from semel.streams.topology.topology import Topology, check_topic
 
 if TYPE_CHECKING:
     from semel.streams.dsl.stream import Stream

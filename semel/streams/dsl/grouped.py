@@ -14,7 +14,7 @@ from semel.streams.dsl.suppressed import EmitStrategy
 from semel.streams.dsl.table import Table
 from semel.streams.nodes.folds import Columns, Count, Fold
 from semel.streams.nodes.function_fold import Python
-from semel.streams.topology.topology import Node
+from semel.streams.topology.node import Node
 from semel.streams.windows.kind import WindowKind
 
 if TYPE_CHECKING:

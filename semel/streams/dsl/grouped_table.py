@@ -14,7 +14,8 @@ from semel.streams.nodes.tables.regroup import packing_changes, regrouping, unpa
 from semel.streams.nodes.tables.view import StoreView
 from semel.streams.rows import Record
 from semel.streams.state.state_store import StoreSpec
-from semel.streams.topology.topology import Node, Sink, Source, Topology
+from semel.streams.topology.node import Node, Sink, Source
+from semel.streams.topology.topology import Topology
 
 if TYPE_CHECKING:
     from semel.streams.dsl.table import Table

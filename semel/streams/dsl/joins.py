@@ -13,8 +13,9 @@ from semel.streams.dsl.table import Table
 from semel.streams.nodes.stateful import Join
 from semel.streams.nodes.stream_join import JoinSide, StreamJoin, of_side
 from semel.streams.state.state_store import StoreSpec
+from semel.streams.topology.node import Node
 from semel.streams.topology.repartition import joined_through, keep_null_keys
-from semel.streams.topology.topology import Node, check_name
+from semel.streams.topology.topology import check_name
 from semel.streams.windows.join_windows import JoinWindows
 from semel.streams.windows.keys import BY_START
 from semel.streams.windows.record_keys import RecordKeys
@@ -42,7 +43,7 @@ def join_table(
     """Join each record with the table's value for its key."""
     if table.windows is not None:
         raise later("joins with a table of windows", "Write it to a topic, and read that as a table")
-    view = table.readable("joins")
+    view = table.view if table.versioned and table.view else table.readable("joins")
     check_serde(value, "join")
     before = _together(stream, named)
     topology = stream.topology

@@ -16,7 +16,8 @@ from semel.errors import ConfigError
 from semel.serdes.serde import Serde, check_serde
 from semel.streams.nodes import stateless
 from semel.streams.rows import Record
-from semel.streams.topology.topology import Node, Operator, Topology
+from semel.streams.topology.node import Node, Operator
+from semel.streams.topology.topology import Topology
 from semel.streams.windows.keys import BY_START, WindowKeys
 
 __all__ = ["StatelessWords"]

@@ -23,8 +23,9 @@ from semel.streams.processor.processor import Processing, Supplier
 from semel.streams.processor.stores import StoreBuilder
 from semel.streams.rows import Record
 from semel.streams.state.state_store import StoreSpec
+from semel.streams.topology.node import Node, Sink
 from semel.streams.topology.repartition import through_topic
-from semel.streams.topology.topology import Node, Sink, check_topic
+from semel.streams.topology.topology import check_topic
 from semel.streams.windows.join_windows import JoinWindows
 
 __all__ = ["Stream"]

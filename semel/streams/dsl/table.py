@@ -28,9 +28,11 @@ from semel.streams.nodes.tables.values import (
     mapping_table_values,
 )
 from semel.streams.nodes.tables.view import DerivedView, StoreView, View
+from semel.streams.nodes.versioned import VersionedTableSource, VersionedView
 from semel.streams.rows import Record
 from semel.streams.state.state_store import StoreSpec
-from semel.streams.topology.topology import Node, Operator, Topology
+from semel.streams.topology.node import Node, Operator
+from semel.streams.topology.topology import Topology
 from semel.streams.windows.kind import WindowKind
 
 if TYPE_CHECKING:
@@ -57,6 +59,7 @@ class Table:
     view: View | None
     old: OldValues
     windows: WindowKind | None = None
+    versioned: bool = False
 
     @classmethod
     def of_topic(cls, topology: Topology, name: str, before: Node, key: Serde, value: Serde, spec: StoreSpec) -> Table:
@@ -65,6 +68,16 @@ class Table:
         operate = TableSource(name, spec, key, value, topology.dropped, topology.caching, old)
         node = topology.add(Node(name, (before,), operate, (spec,), keeps_key=True, keeps_origin=True))
         return cls(topology, node, key, value, spec, read, StoreView(spec, key, read), old)
+
+    @classmethod
+    def of_versions(
+        cls, topology: Topology, name: str, before: Node, key: Serde, value: Serde, spec: StoreSpec
+    ) -> Table:
+        """Return the table of the versions of a node's rows, and add its node ``name``."""
+        operate = VersionedTableSource(name, spec, key, value, topology.dropped)
+        node = topology.add(Node(name, (before,), operate, (spec,), keeps_key=True, keeps_origin=True))
+        view = VersionedView(spec, key, value)
+        return cls(topology, node, key, value, spec, value_reader(value), view, OldValues(), versioned=True)
 
     def to_stream(self, *, named: str | None = None) -> Stream:
         """Return its changes. Of windows, rows have the columns ``window_start`` and ``window_end``."""
@@ -119,6 +132,7 @@ class Table:
         by_record: bool = True,
     ) -> Table:
         check_serde(value, prefix.strip("-"))
+        self._has_no_versions("map_values")
         name = self.topology.name(prefix, named)
         self.has_values(name)
         of_values, old = operate(name), OldValues(self.old)
@@ -138,10 +152,15 @@ class Table:
             )
 
     def readable(self, what: str) -> View:
-        """Return its view. Raise :class:`Unsupported` where it has none."""
+        """Return its view. Raise :class:`Unsupported` where it has none, and for a table with versions."""
+        self._has_no_versions(what)
         if self.view is None:
             raise later(f"{what} of a table after suppress", "Put to_stream().to_table() there")
         return self.view
+
+    def _has_no_versions(self, what: str) -> None:
+        if self.versioned:
+            raise later(f"{what} of a table with versions", "Put to_stream() there, or leave out history_retention")
 
     def group_by(
         self, function: Callable[[Record], tuple[Any, Any]], *, key: Serde = "string", value: Serde = "json"
@@ -156,6 +175,7 @@ class Table:
 
         Raises :class:`ConfigError` for ``until_window_closes`` of a table without windows.
         """
+        self._has_no_versions("suppress")
         topology = self.topology
         node = name or topology.name("KTABLE-SUPPRESS-")
         store = f"{name}-store" if name else topology.name("KTABLE-SUPPRESS-STATE-STORE-")

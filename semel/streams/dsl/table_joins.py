@@ -11,7 +11,7 @@ from semel.streams.dsl.refused import later
 from semel.streams.nodes.stateful import value_reader
 from semel.streams.nodes.tables.join import JoinedView, TableJoin, TableJoiner
 from semel.streams.nodes.tables.old_values import OldValues
-from semel.streams.topology.topology import Node
+from semel.streams.topology.node import Node
 
 if TYPE_CHECKING:
     from semel.streams.dsl.table import Table

@@ -5,7 +5,7 @@
 - ``stateful``: aggregations, tables, joins of a stream with a table.
 - ``stream_time``: the stream time at each row, by which windows tell late rows.
 - ``stream_join``: joins of two streams; ``waiting``: their records without a partner.
-- ``global_join``: joins of a stream with a global table.
+- ``versioned``: versioned tables; ``global_join``: joins of a stream with a global table.
 - ``keyed_windows``: aggregations in sessions and sliding windows; ``closing``: which ones have closed.
 - ``tables``: tables that are made of other tables.
 - ``suppress``: updates of a table that wait.

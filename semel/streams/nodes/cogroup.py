@@ -20,7 +20,7 @@ from semel.streams.nodes.stream_time import GROUP
 from semel.streams.nodes.tables.old_values import with_value
 from semel.streams.rows import CARRIED, Record, records
 from semel.streams.state.state_store import StateStore
-from semel.streams.topology.topology import Operator
+from semel.streams.topology.node import Operator
 
 __all__ = ["CogroupFold", "in_group"]
 

@@ -16,7 +16,8 @@ from semel.errors import ConfigError
 from semel.serdes.serde import decode
 from semel.streams.clock import now_ms
 from semel.streams.rows import Record, calling, misfit, one_by_one, place, records, times, timestamps
-from semel.streams.topology.topology import EXTRACTORS, Source, Topology
+from semel.streams.topology.node import EXTRACTORS, Source
+from semel.streams.topology.topology import Topology
 
 __all__ = ["TimestampExtraction", "decoded"]
 

@@ -23,6 +23,7 @@ from semel.streams.nodes.stateless import check_columns, without_nulls
 from semel.streams.nodes.stream_time import GroupTimes, stream_times
 from semel.streams.nodes.tables.old_values import OLD, OldValues, previous_values
 from semel.streams.nodes.tables.view import View
+from semel.streams.nodes.versioned import VersionedView
 from semel.streams.rows import (
     Record,
     calling,
@@ -240,13 +241,12 @@ class Join:
         without a key unless ``outer``, as in Kafka Streams.
         """
         rows = without_nulls(rows, ("value",) if self.outer else ("key", "value"), self.name, self.dropped)
-        keys = encode(rows["key"], self.given[0]).dictionary_encode()
-        partners_of = self.view.look_up(keys.dictionary.to_pylist(), stores)
+        partners_of, indices = self._partners(rows, stores)
         one_value = "value" in partners_of.schema.names
         found = partners_of["value"].is_valid() if one_value else pa.array(times(partners_of) >= 0)
-        there = found.take(keys.indices).fill_null(False)
+        there = found.take(indices).fill_null(False)
         names = [name for name in partners_of.schema.names if name not in ("key", "timestamp")]
-        columns = {name: partners_of[name].take(keys.indices) for name in names}
+        columns = {name: partners_of[name].take(indices) for name in names}
         if not self.outer:
             rows = rows.filter(there)
             columns = {name: column.filter(there) for name, column in columns.items()}
@@ -265,6 +265,16 @@ class Join:
         return rows.set_column(
             rows.schema.get_field_index("value"), "value", returned(made, self.made, self.name, partial(place, rows))
         )
+
+    def _partners(self, rows: Any, stores: Mapping[str, StateStore]) -> tuple[Any, Any]:
+        """Return what the table has, and which of it each row gets: of versions that of its time."""
+        keys = encode(rows["key"], self.given[0])
+        if isinstance(self.view, VersionedView):
+            there = np.flatnonzero(keys.is_valid().to_numpy(zero_copy_only=False))
+            partners = self.view.look_up_at(keys.drop_null().to_pylist(), times(rows)[there].tolist(), stores)
+            return partners, pc.index_in(pa.array(np.arange(rows.num_rows)), pa.array(there))
+        keys = keys.dictionary_encode()
+        return self.view.look_up(keys.dictionary.to_pylist(), stores), keys.indices
 
     def _call(self, record: Record, partner: Any) -> Any:
         assert self.joiner is not None

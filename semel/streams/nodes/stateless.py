@@ -19,7 +19,7 @@ from semel.serdes.serde import Serde, encode
 from semel.streams.dropped import DroppedRecords
 from semel.streams.rows import CARRIED, Record, calling, from_result, one_batch, place, records, returned, timestamps
 from semel.streams.state.state_store import StateStore
-from semel.streams.topology.topology import Operator
+from semel.streams.topology.node import Operator
 from semel.streams.windows.keys import WindowKeys
 
 __all__ = [

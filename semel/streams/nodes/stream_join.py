@@ -21,7 +21,7 @@ from semel.streams.nodes.stateless import to_records
 from semel.streams.nodes.waiting import Waiting
 from semel.streams.rows import CARRIED, ORIGIN, Record, calling, misfit, place, returned, times, timestamps
 from semel.streams.state.state_store import StateStore, StoreSpec
-from semel.streams.topology.topology import Operator
+from semel.streams.topology.node import Operator
 from semel.streams.windows.join_windows import JoinWindows
 from semel.streams.windows.keys import WindowKeys
 from semel.streams.windows.record_keys import RecordKeys

@@ -19,7 +19,7 @@ from semel.serdes.serde import Serde
 from semel.streams.clock import now_ms
 from semel.streams.dropped import DroppedRecords
 from semel.streams.nodes.stateless import rows_from_results
-from semel.streams.processor.stores import KeyValueStore, StoreBuilder, WindowStore
+from semel.streams.processor.stores import KeyValueStore, StoreBuilder, VersionedStore, WindowStore
 from semel.streams.rows import ORIGIN, WINDOW, Record, calling, records, timestamps
 from semel.streams.state.state_store import StateStore
 from semel.streams.windows.duration import milliseconds
@@ -82,7 +82,7 @@ class _Forwarded(NamedTuple):
 class Context:
     """The tools of a processor: its stores, its output, and its schedule."""
 
-    def __init__(self, name: str, views: Mapping[str, KeyValueStore | WindowStore]) -> None:
+    def __init__(self, name: str, views: Mapping[str, KeyValueStore | WindowStore | VersionedStore]) -> None:
         self._name, self._views = name, views
         self._punctuators: list[Cancellable] = []
         self._now = -1
@@ -224,7 +224,7 @@ class Processing:
             if stops and self.next_ms is not None:
                 self.left = rows.slice(at)
                 break
-        self.dropped.count(self.name, self._late(stores) - late, "windows that are older than the retention")
+        self.dropped.count(self.name, self._late(stores) - late, "windows and versions that are too old")
         return self._forwarded(rows, parents)
 
     def _take_at(self, rows: Any, at: int) -> None:

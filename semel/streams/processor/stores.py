@@ -8,16 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from semel.serdes.serde import Serde, check_serde, decode, encode, from_python, to_python
 from semel.streams.state.state_store import StateStore, StoreSpec
+from semel.streams.state.versions import NOT_PUT, VALID_TO_UNDEFINED, Versions
 from semel.streams.windows.duration import milliseconds
 from semel.streams.windows.keys import BY_START
 
-__all__ = ["KeyValueStore", "StoreBuilder", "WindowStore", "key_value", "window"]
+__all__ = [
+    "NOT_PUT",
+    "VALID_TO_UNDEFINED",
+    "KeyValueStore",
+    "StoreBuilder",
+    "VersionedRecord",
+    "VersionedStore",
+    "WindowStore",
+    "key_value",
+    "versioned",
+    "window",
+]
 
 _WORD = 8
 
@@ -30,8 +42,10 @@ class StoreBuilder:
     key: Serde
     value: Serde
 
-    def view(self, store: StateStore) -> KeyValueStore | WindowStore:
+    def view(self, store: StateStore) -> KeyValueStore | WindowStore | VersionedStore:
         """Return the store as a processor sees it."""
+        if self.spec.history_ms is not None:
+            return VersionedStore(store, self.key, self.value)
         kind = KeyValueStore if self.spec.retention_ms is None else WindowStore
         return kind(store, self.key, self.value)
 
@@ -47,6 +61,15 @@ def window(name: str, *, retention: str | int, key: Serde = "string", value: Ser
     """
     holds = f"values ({value or 'bytes'}) by key ({key or 'bytes'}) and window"
     return _builder(StoreSpec(name, milliseconds(retention, "retention"), holds), key, value)
+
+
+def versioned(name: str, *, history_retention: str | int, key: Serde = "string", value: Serde = "json") -> StoreBuilder:
+    """Return a builder of a store of the versions of each key. ``history_retention`` is how long they are found, by the
+    highest time that was put: milliseconds, or ``"1 h"``.
+    """
+    holds = f"versions ({value or 'bytes'}) by key ({key or 'bytes'})"
+    history = milliseconds(history_retention, "history_retention")
+    return _builder(StoreSpec(name, holds=holds, history_ms=history), key, value)
 
 
 def _builder(spec: StoreSpec, key: Serde, value: Serde) -> StoreBuilder:
@@ -150,6 +173,46 @@ class WindowStore(_View):
 
     def _is_expired(self, window_start: int) -> bool:
         return window_start < self._store.horizon(self.record_time)
+
+
+class VersionedRecord(NamedTuple):
+    """A version: its value, and the time from which it is valid, in milliseconds."""
+
+    value: Any
+    timestamp: int
+
+
+class VersionedStore(_View):
+    """The versions of keys (KIP-889)."""
+
+    def put(self, key: Any, value: Any, timestamp: int) -> int:
+        """Put a version; None deletes the key from that time on.
+
+        Returns the time to which it is valid, ``VALID_TO_UNDEFINED`` if it is the newest, or ``NOT_PUT`` if it is older
+        than the history: it is dropped and counted, as in Kafka Streams.
+        """
+        return self._versions.put(self._raw(key), None if value is None else _encoded(value, self._value), timestamp)
+
+    def delete(self, key: Any, timestamp: int) -> VersionedRecord | None:
+        """Delete a key from a time on. Returns the version that it had then."""
+        before = self.get(key, timestamp)
+        self.put(key, None, timestamp)
+        return before
+
+    def get(self, key: Any, as_of: int | None = None) -> VersionedRecord | None:
+        """Return the newest version of a key, or that of a time. None if there is none, and for a time before the
+        history unless the newest version is older.
+        """
+        found = self._versions.get(self._raw(key), as_of)
+        if found is None:
+            return None
+        return VersionedRecord(
+            to_python(decode(pa.array([found.value], pa.binary()), self._value), self._value)[0], found.start
+        )
+
+    @property
+    def _versions(self) -> Versions:
+        return Versions(self._store)
 
 
 def _encoded(given: Any, serde: Serde) -> bytes:

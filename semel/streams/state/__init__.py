@@ -1,6 +1,7 @@
 """State of tasks.
 
 - ``state_store``: what is committed lies in a backend, what is not is kept beside it.
+- ``versions``: the versions of keys in a store, for a history.
 - ``backend``: what a backend does, and one in memory; ``rocks``: a backend on RocksDB.
 - ``global_stores``: the stores of global tables.
 - ``folders``: the folders of stores.

@@ -31,7 +31,8 @@ _WORD = 8
 
 @dataclass(frozen=True, slots=True)
 class StoreSpec:
-    """A store in a topology. ``retention_ms`` and ``window_keys`` belong to a store of windows.
+    """A store in a topology. ``retention_ms`` and ``window_keys`` belong to a store of windows, ``history_ms`` to one
+    of versions.
 
     ``holds`` says in words what decides the bytes of its entries: their kind, windows and serdes. It is kept beside
     them: other words refuse every such store.
@@ -41,6 +42,12 @@ class StoreSpec:
     retention_ms: int | None = None
     holds: str = ""
     window_keys: StoreKeys = BY_START
+    history_ms: int | None = None
+
+    @property
+    def has_time(self) -> bool:
+        """Whether the rows of other keys change what is found: stream time says what is too old."""
+        return self.retention_ms is not None or self.history_ms is not None
 
 
 class StateStore:
@@ -59,8 +66,10 @@ class StateStore:
         self._committed_time = committed.stream_time if committed else -1
         #: The highest time of a row that has come here, those of this transaction included.
         self.stream_time = self._committed_time
-        #: Windows that were put when they were older than the retention.
+        #: Windows that were put when they were older than the retention, and versions older than the history.
         self.late = 0
+        #: Where the history began when old versions were last looked for.
+        self.swept: int | None = None
         #: Windows that begin earlier are deleted: by what is committed, and by this transaction.
         self._expired = self._expiring = b""
 

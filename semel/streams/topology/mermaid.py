@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from semel.streams.topology.topology import Sink, Source, Topology
+from semel.streams.topology.node import Sink, Source
+from semel.streams.topology.topology import Topology
 
 __all__ = ["mermaid"]
 
@@ -14,7 +15,7 @@ def mermaid(topology: Topology) -> str:
     """Return the text of the flowchart. Raise :class:`ConfigError` for a topology that reads nothing."""
     parts = topology.sub_topologies()
     ends = [node for part in parts for node in part.nodes if isinstance(node, Source | Sink)]
-    names = dict.fromkeys([*(node.topic for node in ends), *(one.topic for one in topology.globals)])
+    names = dict.fromkeys([*map(_topic, ends), *(one.topic for one in topology.globals)])
     topics = {topic: f"topic{number}" for number, topic in enumerate(names)}
     steps = {node.name: f"step{number}" for number, node in enumerate(topology.nodes)}
     stores = {name: f"store{at}" for at, name in enumerate(spec.name for part in parts for spec in part.stores)}
@@ -34,10 +35,14 @@ def mermaid(topology: Topology) -> str:
     for node in topology.nodes:
         step = steps[node.name]
         lines += [f"    {steps[parent.name]} --> {step}" for parent in node.parents]
-        lines += [f"    {topics[node.topic]} --> {step}"] if isinstance(node, Source) else []
-        lines += [f"    {step} --> {topics[node.topic]}"] if isinstance(node, Sink) else []
+        lines += [f"    {topics[_topic(node)]} --> {step}"] if isinstance(node, Source) else []
+        lines += [f"    {step} --> {topics[_topic(node)]}"] if isinstance(node, Sink) else []
         lines += [f"    {step} -.- {stores[spec.name]}" for spec in node.stores]
     return "\n".join(lines) + "\n"
+
+
+def _topic(node: Source | Sink) -> str:
+    return node.pattern.pattern if isinstance(node, Source) and node.pattern is not None else node.topic
 
 
 def _label(name: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from semel.streams.topology.topology import Node, Sink, Source
+from semel.streams.topology.node import Node, Sink, Source
 
 __all__ = ["RecordOrder"]
 
@@ -68,13 +68,19 @@ class RecordOrder:
                 out_of.add(node.name)
             touched[node.name] = own | below
         plain, joining = _plain(nodes), _joining(nodes, touched)
-        by_key, meeting = _meet_by_key(nodes, touched, joining), _meeting(nodes, touched, plain)
+        # the topics of one pattern have the same nodes after them: nothing is known to keep them apart
+        by_key = not _has_pattern(nodes) and _meet_by_key(nodes, touched, joining)
+        meeting = _meeting(nodes, touched, plain)
         ends = _ends(nodes, touched) if by_key and not meeting else frozenset()
         joining = ends or (joining if by_key and joining and not meeting else frozenset())
         return cls(frozenset(into), frozenset(out_of), by_key, plain, meeting, joining, bool(ends))
 
     def __bool__(self) -> bool:
         return bool(self.into or self.out_of)
+
+
+def _has_pattern(nodes: Sequence[Node]) -> bool:
+    return any(isinstance(node, Source) and node.pattern is not None for node in nodes)
 
 
 def _plain(nodes: Sequence[Node]) -> frozenset[str]:
@@ -109,7 +115,7 @@ def _meet_by_key(nodes: Sequence[Node], touched: Mapping[str, _Touched], joining
     for one, other in _pairs_of_sources(nodes, touched):
         stores |= (one.read | one.written) & (other.read | other.written)
     touching = [(node, spec) for node in nodes for spec in node.stores if spec.name in stores]
-    return all(spec.retention_ms is None and _has_source_key(node) for node, spec in touching)
+    return all(not spec.has_time and _has_source_key(node) for node, spec in touching)
 
 
 def _joining(nodes: Sequence[Node], touched: Mapping[str, _Touched]) -> frozenset[str] | None:
@@ -139,7 +145,7 @@ def _ends(nodes: Sequence[Node], touched: Mapping[str, _Touched]) -> frozenset[s
     in order at these nodes. Else none.
     """
     for node in nodes:
-        if any(spec.retention_ms is not None or not _has_source_key(node) for spec in node.stores):
+        if any(spec.has_time or not _has_source_key(node) for spec in node.stores):
             return frozenset()
     stateless = [node for node in nodes if not touched[node.name].read | touched[node.name].written]
     tail = {node.name for node in stateless if node.parents}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from semel.serdes.serde import Serde
 from semel.streams.nodes import stateless
 from semel.streams.nodes.packing import pack_nothing, packing, unpacking
-from semel.streams.topology.topology import Node, Sink, Source, Topology
+from semel.streams.topology.node import Node, Sink, Source
+from semel.streams.topology.topology import Topology
 from semel.streams.windows.keys import WindowKeys
 
 __all__ = ["joined_through", "keep_null_keys", "through_topic"]

@@ -8,182 +8,27 @@ partition.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Collection, Iterable
+from typing import Any
 
 from semel.errors import ConfigError
 from semel.serdes.serde import Serde
 from semel.streams.dropped import DroppedRecords
 from semel.streams.handlers import Handlers
-from semel.streams.processor.stores import StoreBuilder
-from semel.streams.state.state_store import StateStore, StoreSpec
-from semel.streams.windows.keys import BY_START, WindowKeys
-
-__all__ = [
-    "EXTRACTORS",
-    "Extractor",
-    "GlobalSource",
-    "Node",
-    "Operator",
-    "Sink",
-    "Source",
-    "SubTopology",
-    "TaskOperator",
-    "Topology",
-    "check_extractor",
-    "check_name",
-    "check_topic",
-]
-
-#: Kafka Streams' own: fail, skip, take the highest time of the partition so far, or the machine's clock.
-EXTRACTORS = (
-    "FailOnInvalidTimestamp",
-    "LogAndSkipOnInvalidTimestamp",
-    "UsePartitionTimeOnInvalidTimestamp",
-    "WallclockTimestampExtractor",
+from semel.streams.state.state_store import StoreSpec
+from semel.streams.topology.node import (
+    EXTRACTORS,
+    Extractor,
+    GlobalSource,
+    Node,
+    Sink,
+    Source,
+    SubTopology,
+    described,
+    described_global,
 )
-#: One of these, or a function of a record and the highest time of its partition so far.
-Extractor = str | Callable[[Any, int], int]
-#: What a node does with rows: Arrow in, Arrow out.
-Operator = Callable[[Any, Mapping[str, StateStore]], Any]
 
-
-class TaskOperator(Protocol):
-    """The work of a node in one task, with its state in memory. ``hand_on`` takes rows while it works."""
-
-    hand_on: Callable[[Any], None] | None
-    #: Leaves out the record of a row at which it has failed, or returns False.
-    leave_out: Callable[[Any, ConfigError], bool] | None
-    #: The machine's clock in milliseconds.
-    clock: Callable[[], int] | None
-    #: Whether it stops after the row at which it first wants to be called without rows.
-    stops: bool
-    #: The rows from that one on, if it has stopped.
-    left: Any
-
-    def start(self, stores: Mapping[str, StateStore]) -> None:
-        """Prepare it, before the first rows of its task. Called more than once."""
-
-    @property
-    def next_ms(self) -> int | None:
-        """The stream time at which it wants to be called without rows, or None."""
-
-    def punctuate(self, now: int, row: Any) -> Any:
-        """Return the rows of one call at ``next_ms``, after this row of the task."""
-
-    @property
-    def next_clock_ms(self) -> int | None:
-        """The time by the machine's clock at which it wants to be called, or None."""
-
-    def punctuate_by_clock(self, now: int) -> Any:
-        """Return the rows of one call at ``next_clock_ms``."""
-
-    def __call__(self, rows: Any, stores: Mapping[str, StateStore]) -> Any:
-        """Arrow in, Arrow out."""
-
-    def close(self) -> None:
-        """Release what the operator holds when its task ends."""
-
-
-@dataclass(eq=False)
-class Node:
-    """A processor. ``operate`` is what it does; without one it hands its rows on. ``supply`` makes one for each task,
-    with the stores of ``builders``.
-    """
-
-    name: str
-    parents: tuple[Node, ...] = ()
-    operate: Operator | None = None
-    stores: tuple[StoreSpec, ...] = ()
-    children: list[Node] = field(default_factory=list)
-    supply: Callable[[], TaskOperator] | None = None
-    #: Makes its operator for the tasks of one partition.
-    of_partition: Callable[[int], Operator] | None = None
-    #: Whether it calls a function for each record.
-    by_record: bool = False
-    #: Whether its rows have the keys of the rows that it was given.
-    keeps_key: bool = False
-    #: Whether it makes each row of one that it was given, and gives it that row's origin.
-    keeps_origin: bool = False
-    #: Whether it leaves its stores as they are.
-    reads_only: bool = False
-    #: The store of a global table that it reads.
-    reads_global: StoreSpec | None = None
-    builders: tuple[StoreBuilder, ...] = ()
-
-
-@dataclass(eq=False)
-class Source(Node):
-    """Reads a topic. ``internal`` is a repartition topic of the application; ``unpack`` reads its values."""
-
-    topic: str = ""
-    key: Serde = None
-    value: Serde = None
-    internal: bool = False
-    of_table: bool = False
-    unpack: Callable[[Any], Any] | None = None
-    #: None: the application's.
-    extractor: Extractor | None = None
-
-
-@dataclass(eq=False)
-class Sink(Node):
-    """Writes a topic. ``pack`` makes the values of a repartition topic; ``partitions`` is how many that has to have."""
-
-    topic: str = ""
-    key: Serde = None
-    value: Serde = None
-    internal: bool = False
-    pack: Callable[[Any], Any] | None = None
-    partitions: int | None = None
-    #: Whether the node before it drops rows without a key, for this topic alone.
-    drops_null_keys: bool = False
-    #: Names the topic of each row, where a function does. ``topic`` is empty then.
-    choose: Callable[[Any], list[str]] | None = None
-    #: How windows are written in the keys of rows that have some.
-    window_keys: WindowKeys = BY_START
-
-
-@dataclass(frozen=True)
-class GlobalSource:
-    """A topic that each worker reads whole, into a store of its own. ``source`` and ``processor`` name its nodes."""
-
-    source: str
-    processor: str
-    topic: str
-    spec: StoreSpec
-
-
-@dataclass(frozen=True)
-class SubTopology:
-    """The nodes that work together, one task a partition."""
-
-    number: int
-    nodes: tuple[Node, ...]
-    #: Whether its topics must have equally many partitions.
-    joined: bool = False
-
-    @property
-    def sources(self) -> list[Source]:
-        """The nodes that read."""
-        return [node for node in self.nodes if isinstance(node, Source)]
-
-    @property
-    def sinks(self) -> list[Sink]:
-        """The nodes that write."""
-        return [node for node in self.nodes if isinstance(node, Sink)]
-
-    @property
-    def by_record(self) -> bool:
-        """Whether a node calls a function for each record."""
-        return any(node.by_record for node in self.nodes)
-
-    @property
-    def stores(self) -> list[StoreSpec]:
-        """The state, by name."""
-        found = {spec.name: spec for node in self.nodes for spec in node.stores}
-        return [found[name] for name in sorted(found)]
+__all__ = ["Topology", "check_extractor", "check_name", "check_topic"]
 
 
 class Topology:
@@ -194,6 +39,8 @@ class Topology:
         self.nodes: list[Node] = []
         self.globals: list[GlobalSource] = []
         self.dropped = DroppedRecords()
+        #: The topics of each stream of names.
+        self._streams: list[frozenset[str]] = []
         #: Whether a batch hands on only the last update of a key, as Kafka Streams does with its cache.
         self.caching = True
         self.handlers = Handlers()
@@ -230,8 +77,11 @@ class Topology:
         self.globals.append(node)
 
     def _check_source(self, node: Source) -> None:
-        there = {self.topic(one) for one in self.nodes if isinstance(one, Source)}
-        if self.topic(node) not in there | {one.topic for one in self.globals}:
+        there = {self.topic(one) for one in self._all_sources if one.pattern is None}
+        there |= {one.topic for one in self.globals}
+        if not node.internal:
+            self._check_patterns(node, there)
+        if node.pattern is not None or self.topic(node) not in there:
             return
         if node.internal:
             raise ConfigError(
@@ -245,6 +95,22 @@ class Topology:
             tag="TOPOLOGY",
         )
 
+    def _check_patterns(self, node: Source, there: Collection[str]) -> None:
+        """Check that no topic is read by its name and by a pattern, and no pattern twice."""
+        internal = {self.topic(one) for one in self._all_sources if one.internal}
+        named = sorted(topic for topic in there if topic not in internal)
+        pairs = [(node, named)] if node.pattern is not None else [(one, [node.topic]) for one in self.patterns]
+        for one, topics in pairs:
+            for topic in topics:
+                if one.pattern is not None and one.pattern.fullmatch(topic):
+                    raise _read_twice(topic, "its name", _shown(one))
+        if node.pattern is not None and any(one.pattern == node.pattern for one in self.patterns):
+            raise ConfigError(
+                f"{_shown(node)} is read twice, with other serialisations. Nothing was read. Read it once, and use that"
+                " stream in both places.",
+                tag="TOPOLOGY",
+            )
+
     def _check_store(self, spec: StoreSpec, node: str) -> None:
         others = [other for one in self.nodes for other in one.stores if other.name == spec.name]
         others += [one.spec for one in self.globals if one.spec.name == spec.name]
@@ -255,12 +121,71 @@ class Topology:
                 tag="TOPOLOGY",
             )
 
-    def stream_source(self, topic: str, key: Serde, value: Serde, extractor: Extractor | None) -> Source | None:
-        """Return the source of another stream of the topic, with the same serdes and extractor, or None."""
-        there = (one for one in self.nodes if isinstance(one, Source) and (one.topic, one.internal) == (topic, False))
+    def check_overlap(self, topics: Collection[str]) -> None:
+        """Take in the topics of a stream. Raise :class:`ConfigError` if another one has some of them, and others."""
+        for other in self._streams:
+            if other & set(topics) and other != set(topics):
+                shared = sorted(other & set(topics))[0]
+                raise _read_twice(shared, f"a stream of {sorted(other)}", f"one of {sorted(topics)}")
+        self._streams.append(frozenset(topics))
+
+    def stream_source(
+        self, topic: str | re.Pattern[str], key: Serde, value: Serde, extractor: Extractor | None
+    ) -> Source | None:
+        """Return the source of another stream of the topic or pattern, with the same serdes and extractor, or None."""
+        there = (one for one in self._all_sources if not one.internal and topic == (one.pattern or one.topic))
         wanted = (key, value, extractor)
         found = (one for one in there if not one.of_table and (one.key, one.value, one.extractor) == wanted)
         return next(found, None)
+
+    @property
+    def _all_sources(self) -> list[Source]:
+        return [node for node in self.nodes if isinstance(node, Source)]
+
+    @property
+    def patterns(self) -> list[Source]:
+        """The sources that read what a pattern finds."""
+        return [node for node in self._all_sources if node.pattern is not None]
+
+    def source_of(self, topic: str) -> Source | None:
+        """Return the source that reads a topic, by its name or by a pattern, or None. The application's own topics fit
+        no pattern.
+
+        Raises :class:`ConfigError` for a topic that fits two patterns.
+        """
+        sources = self._all_sources
+        named = next((one for one in sources if one.pattern is None and self.topic(one) == topic), None)
+        if named is not None or topic in self.internal_topics():
+            return named
+        found = [one for one in self.patterns if one.pattern is not None and one.pattern.fullmatch(topic)]
+        if len(found) > 1:
+            raise _read_twice(topic, *map(_shown, found[:2]))
+        return found[0] if found else None
+
+    def matches(self, topic: str) -> bool:
+        """Return whether a pattern finds a topic. Raises what :meth:`source_of` raises."""
+        source = self.source_of(topic)
+        return source is not None and source.pattern is not None
+
+    def inputs(self, part: SubTopology, matched: Collection[str]) -> dict[str, Source]:
+        """Return the topics that a sub-topology reads, each with its source, in their order. ``matched`` are those that
+        patterns find.
+        """
+        found = {topic: self.source_of(topic) for topic in sorted(matched)}
+        topics = {one: [topic for topic, source in found.items() if source is one] for one in self.patterns}
+        return {
+            topic: source
+            for source in part.sources
+            for topic in (topics[source] if source.pattern is not None else [self.topic(source)])
+        }
+
+    def inputs_by_part(self, topics: Collection[str]) -> list[list[str]]:
+        """Return the topics among these that each sub-topology reads, by its number. A global table's reads none."""
+        parts, matched = self.sub_topologies(), [topic for topic in topics if self.matches(topic)]
+        found: list[list[str]] = [[] for _ in range(1 + max(part.number for part in parts))]
+        for part in parts:
+            found[part.number] = [topic for topic in self.inputs(part, matched) if topic in topics]
+        return found
 
     def topic(self, node: Source | Sink) -> str:
         """Return the topic of a node, as the cluster knows it."""
@@ -272,8 +197,8 @@ class Topology:
 
     def internal_topics(self) -> list[str]:
         """Return the names of all topics that belong to the application."""
-        repartition = [self.topic(node) for node in self.nodes if isinstance(node, Source) and node.internal]
-        return sorted(repartition + [self.changelog(spec.name) for one in self.sub_topologies() for spec in one.stores])
+        repartition = {self.topic(node) for node in self._all_sources if node.internal}
+        return sorted(repartition | {self.changelog(spec.name) for node in self.nodes for spec in node.stores})
 
     def sub_topologies(self) -> list[SubTopology]:
         """In Kafka Streams' order: by the name of the first source. Global tables have numbers, too, and no tasks."""
@@ -304,10 +229,10 @@ class Topology:
             if number in parts:
                 lines.append(f"   Sub-topology: {number}")
                 for node in parts[number].nodes:
-                    lines += _described(node)
+                    lines += described(node)
             else:
                 lines.append(f"   Sub-topology: {number} for global store (will not generate tasks)")
-                lines += _described_global(next(rest))
+                lines += described_global(next(rest))
             lines.append("")
         return "\n".join(lines)
 
@@ -336,6 +261,18 @@ def check_name(name: Any) -> str:
     return name
 
 
+def _shown(source: Source) -> str:
+    return f"pattern {source.pattern.pattern!r}" if source.pattern is not None else source.topic
+
+
+def _read_twice(topic: str, one: str, other: str) -> ConfigError:
+    return ConfigError(
+        f"topic {topic!r} is read by {one}, and by {other}. Nothing of it was read. Change one of the two, so that each"
+        " topic has one source.",
+        tag="TOPOLOGY",
+    )
+
+
 def check_topic(topic: Any) -> None:
     """Raise :class:`ConfigError` for what is no name of a topic."""
     if not isinstance(topic, str) or not topic:
@@ -348,30 +285,10 @@ def _share(some: Iterable[StoreSpec], others: Iterable[StoreSpec]) -> bool:
 
 def _joined(nodes: list[Node]) -> bool:
     """Return whether each task needs the same partition of each topic: that is so with state."""
-    return sum(isinstance(node, Source) for node in nodes) > 1 and any(node.stores for node in nodes)
+    sources = [node for node in nodes if isinstance(node, Source)]
+    several = len(sources) > 1 or any(one.pattern is not None for one in sources)
+    return several and any(node.stores for node in nodes)
 
 
 def _first_source(nodes: list[Node]) -> str:
     return min((node.name for node in nodes if isinstance(node, Source)), default="~")
-
-
-def _described_global(one: GlobalSource) -> list[str]:
-    return [
-        f"    Source: {one.source} (topics: [{one.topic}])",
-        f"      --> {one.processor}",
-        f"    Processor: {one.processor} (stores: [{one.spec.name}])",
-        "      --> none",
-        f"      <-- {one.source}",
-    ]
-
-
-def _described(node: Node) -> list[str]:
-    after = ", ".join(child.name for child in node.children) or "none"
-    before = ", ".join(parent.name for parent in node.parents) or "none"
-    if isinstance(node, Source):
-        return [f"    Source: {node.name} (topics: [{node.topic}])", f"      --> {after}"]
-    if isinstance(node, Sink):
-        topic = f"topic: {node.topic}" if node.choose is None else "extractor class: a function"
-        return [f"    Sink: {node.name} ({topic})", f"      <-- {before}"]
-    stores = ", ".join(spec.name for spec in node.stores)
-    return [f"    Processor: {node.name} (stores: [{stores}])", f"      --> {after}", f"      <-- {before}"]

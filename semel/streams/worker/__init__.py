@@ -2,6 +2,7 @@
 
 =================  ===================================================================================================
 ``worker``         polls, runs the tasks, commits
+``inputs``         the topics that it reads, those among them that patterns find
 ``task``           one sub-topology for one partition, with its state
 ``task_manager``   the tasks that it has: they are opened, restored beside those that run, and closed
 ``task_assignor``  which member of the group gets which tasks

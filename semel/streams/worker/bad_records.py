@@ -18,7 +18,8 @@ from semel.records.dead_letters import dead_letter, shown
 from semel.serdes.serde import Serde, decode, to_python
 from semel.streams.nodes.stream_join import StreamJoin
 from semel.streams.rows import ORIGIN, UNFIT, timestamps
-from semel.streams.topology.topology import Source, Topology
+from semel.streams.topology.node import Source
+from semel.streams.topology.topology import Topology
 
 __all__ = ["BadRecords", "Refusal", "check_handlers"]
 
@@ -119,9 +120,7 @@ class BadRecords:
 def check_handlers(topology: Topology) -> None:
     """Raise :class:`ConfigError` or :class:`Unsupported` for handlers that do not fit a topology."""
     letters = topology.handlers.errors_dead_letter_queue_topic_name
-    if letters is not None and any(
-        isinstance(one, Source) and topology.topic(one) == letters for one in topology.nodes
-    ):
+    if letters is not None and topology.source_of(letters) is not None:
         raise ConfigError(
             f"errors.dead.letter.queue.topic.name={letters} is a topic that the application reads. Nothing was"
             " read. Name another topic: a bad record would come again and again.",

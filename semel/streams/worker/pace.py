@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from semel.streams.settings import Settings
-from semel.streams.topology.topology import SubTopology
+from semel.streams.topology.node import SubTopology
 
 __all__ = ["BY_RECORD", "WHOLE_BATCHES", "Pace", "pace_of", "slice_s"]
 

@@ -22,8 +22,9 @@ from semel.streams.nodes.sources import decoded
 from semel.streams.nodes.stateless import to_records
 from semel.streams.rows import first_wrong, joined_batches, one_by_one, place, times
 from semel.streams.state.state_store import StateStore
+from semel.streams.topology.node import Node, Operator, Sink, Source, SubTopology
 from semel.streams.topology.record_order import RecordOrder
-from semel.streams.topology.topology import Node, Operator, Sink, Source, SubTopology, Topology
+from semel.streams.topology.topology import Topology
 from semel.streams.worker.bad_records import BadRecords, Refusal
 from semel.streams.worker.blocks import pieces, rounds
 from semel.streams.worker.meeting import in_order
@@ -58,7 +59,8 @@ class Task:
         self._topology = topology
         self._output = output
         self._nodes = {node.name: node for node in part.nodes}
-        self._sources = {topology.topic(node): node for node in part.sources}
+        #: By the topics whose rows have come.
+        self._sources: dict[str, Source] = {}
         self._own = {node.name: node.supply() for node in part.nodes if node.supply is not None}
         self._of_partition = {
             node.name: node.of_partition(partition) for node in part.nodes if node.of_partition is not None
@@ -97,7 +99,7 @@ class Task:
     def _process(self, topic: str, rows: Any, arrived: _Arrived | None = None) -> None:
         if not rows.num_rows:
             return
-        node = self._sources[topic]
+        node = self._source(topic)
         rows = self._read(node, rows)
         if not rows.num_rows:
             return
@@ -112,6 +114,13 @@ class Task:
         if self._stopping is not None and self._scheduled:
             self._catch_up(self._stopping, rows)
         self._stream_time = max(self._stream_time, int(times(rows).max()))
+
+    def _source(self, topic: str) -> Source:
+        if topic not in self._sources:
+            source = self._topology.source_of(topic)
+            assert source is not None
+            self._sources[topic] = source
+        return self._sources[topic]
 
     def _read(self, node: Source, rows: Any) -> Any:
         """Return the rows of a source that fit its serialisations, in their types."""
@@ -152,7 +161,7 @@ class Task:
         """Send each topic's rows to the nodes where they meet others, and let these work on all of them, in order."""
         arrived: _Arrived = defaultdict(list)
         for topic in pc.unique(rows["topic"]).to_pylist():
-            node = self._sources[topic]
+            node = self._source(topic)
             self._hand_on(node, self._read(node, rows.filter(pc.equal(rows["topic"], topic))), arrived)
         self._go_on(rows, arrived)
         self._stream_time = max(self._stream_time, int(times(rows).max()))

@@ -16,8 +16,10 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
+from semel.streams.settings import Settings
 from semel.strict_json import read_object, write_object
 from semel.wire.consumer_protocol import Subscription
 from semel.wire.metadata import TopicPartition
@@ -25,6 +27,8 @@ from semel.wire.metadata import TopicPartition
 __all__ = ["Claims", "Standbys", "TaskAssignor", "place_standbys", "share_out", "stay_ready", "with_lags"]
 
 Task = tuple[int, int]
+#: Returns the topics of each sub-topology, of those that exist.
+Topics = Callable[[Collection[str]], Sequence[Sequence[str]]]
 #: The kinds of claims: what a member runs, has a recent copy of, has an older copy of, and has a folder of.
 _FOLDER = 3
 _KINDS = 4
@@ -53,17 +57,29 @@ class Standbys(NamedTuple):
     probing_ms: int = 600_000
     stateful: Collection[int] = ()
 
+    @classmethod
+    def of(cls, settings: Settings, stateful: Collection[int]) -> Standbys:
+        """Return the settings of an application."""
+        return cls(
+            settings.num_standby_replicas,
+            settings.acceptable_recovery_lag,
+            settings.max_warmup_replicas,
+            settings.probing_rebalance_interval_ms,
+            stateful,
+        )
+
 
 class TaskAssignor:
-    """An assignor for a session. ``topics`` are those of each sub-topology. ``held()`` returns this member's claims at
-    each rebalance.
+    """An assignor for a session. ``topics`` returns those of each sub-topology, of the names that it is given.
+    ``held()`` returns this member's claims at each rebalance.
+
+    Members of one group may know different topics, where a pattern finds them. The leader shares out all that one of
+    them knows, and says which those are. So the others need not find them by themselves.
     """
 
     name = "semel-streams"
 
-    def __init__(
-        self, topics: Sequence[Sequence[str]], held: Callable[[], Claims], settings: Standbys | None = None
-    ) -> None:
+    def __init__(self, topics: Topics, held: Callable[[], Claims], settings: Standbys | None = None) -> None:
         self._topics = topics
         self._held = held
         self._settings = settings or Standbys()
@@ -72,44 +88,49 @@ class TaskAssignor:
         self._probe_at: float | None = None
         #: The standby tasks of this member, by the last assignment.
         self.standbys: frozenset[Task] = frozenset()
+        #: The topics that the leader has shared out. None: the leader is of a version that does not say so.
+        self.topics: frozenset[str] | None = None
+        self._shared_out: list[str] = []
+        self._asked = 0
+
+    def ask(self) -> None:
+        """Make the next join another one than the last: the group then shares out again."""
+        self._asked += 1
 
     def user_data(self) -> bytes:
         """Return the claims of this member for its join."""
         claims = self._held()
         rows = {"running": _rows(claims.running), "stored": _rows(claims.stored)}
         numbers = {"lags": _numbers(claims.lags), "offsets": _numbers(claims.offsets)}
-        return write_object({"v": 1, **rows, **numbers})
+        return write_object({"v": 1, **rows, **numbers, "asked": self._asked})
 
     def assign(
         self, partitions: Mapping[str, int], members: Mapping[str, Subscription]
     ) -> Mapping[str, Collection[TopicPartition]]:
         """Return the partitions of each member. Called in the group's leader."""
-        counts = [max((partitions.get(name, 0) for name in names), default=0) for names in self._topics]
+        topics, self._shared_out = self._topics(partitions.keys()), sorted(partitions)
+        counts = [max((partitions[name] for name in names), default=0) for names in topics]
         claims = with_lags({member: _read(subscription.user_data) for member, subscription in members.items()})
         shared = share_out(counts, claims, self._settings.recovery_lag)
         shared, warmups = stay_ready(shared, claims, self._settings)
         self._placed = place_standbys(shared, claims, self._settings, warmups)
         self._probe_at = time.monotonic() + self._settings.probing_ms / 1000 if warmups else None
         return {
-            member: [
-                (topic, index)
-                for part, index in tasks
-                for topic in self._topics[part]
-                if index < partitions.get(topic, 0)
-            ]
+            member: [(topic, index) for part, index in tasks for topic in topics[part] if index < partitions[topic]]
             for member, tasks in shared.items()
         }
 
     def assignment_data(self, member: str) -> bytes:
-        """Return the standby tasks of a member."""
-        return write_object({"v": 1, "standbys": _rows(self._placed.get(member, ()))})
+        """Return the standby tasks of a member, and all topics that were shared out."""
+        return write_object({"v": 1, "standbys": _rows(self._placed.get(member, ())), "topics": self._shared_out})
 
     def on_assignment(self, data: bytes) -> None:
-        """Take the standby tasks of this member. A leader of an older version names none."""
-        try:
-            self.standbys = frozenset(_tasks(read_object(data)["standbys"]))
-        except (ValueError, KeyError, TypeError):
-            self.standbys = frozenset()
+        """Take the standby tasks of this member, and the topics. A leader of an older version names none."""
+        self.standbys, self.topics = frozenset(), None
+        with suppress(ValueError, KeyError, TypeError):
+            said = read_object(data)
+            self.standbys = frozenset(_tasks(said["standbys"]))
+            self.topics = frozenset(map(str, said["topics"]))
 
     def is_due(self) -> bool:
         """Return True if members have had time to warm up."""

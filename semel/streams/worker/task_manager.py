@@ -21,8 +21,9 @@ from semel.streams.state.changelog import Restore, restores
 from semel.streams.state.folders import delete, opened, store_folder, task_ids
 from semel.streams.state.state_store import StateStore, StoreSpec
 from semel.streams.state.state_updater import StateUpdater
-from semel.streams.topics import Plan
-from semel.streams.topology.topology import SubTopology, Topology
+from semel.streams.topology.node import SubTopology
+from semel.streams.topology.topology import Topology
+from semel.streams.worker.inputs import WorkerInputs
 from semel.streams.worker.task import Task
 from semel.streams.worker.task_assignor import Claims
 from semel.wire.client import Client
@@ -50,13 +51,13 @@ class TaskManager:
         client: Client,
         topology: Topology,
         settings: Settings,
-        plan: Plan,
+        inputs: WorkerInputs,
         counts: WorkerCounts,
         make: Callable[[SubTopology, int, Stores], Task],
     ) -> None:
         self._client, self._topology, self._settings, self._make = client, topology, settings, make
-        self._plan, self._counts = plan, counts
-        self._parts = {part.number: part for part in plan.parts.values()}
+        self._inputs, self._counts = inputs, counts
+        self._parts = {part.number: part for part in inputs.plan.all_parts}
         self._tasks: dict[TopicPartition, Task] = {}
         #: By the id of the task: the changelogs that are not at their end.
         self._restoring: dict[str, set[TopicPartition]] = {}
@@ -161,7 +162,7 @@ class TaskManager:
         self._close_standbys(self._standbys.keys() - set(standbys))
         opened_tasks: dict[str, Task] = {}
         for topic, index in sorted(partitions):
-            part = self._plan.parts[topic]
+            part = self._inputs.part(topic)
             name = f"{part.number}_{index}"
             if name not in opened_tasks:
                 opened_tasks[name] = self._make(part, index, self._open_stores(part, index))

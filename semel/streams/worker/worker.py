@@ -18,20 +18,20 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from semel.errors import ConfigError, Retriable, SemelError
+from semel.errors import ConfigError, DataLoss, Retriable, SemelError
 from semel.read.ranges import id_text
 from semel.steps import StreamsStep, reached
 from semel.streams.clock import now_ms
 from semel.streams.metrics import WorkerCounts
-from semel.streams.nodes.sources import TimestampExtraction
 from semel.streams.settings import Settings
 from semel.streams.state.backend import DamagedStore
 from semel.streams.state.folders import delete
 from semel.streams.state.global_stores import GlobalStores
 from semel.streams.state.state_store import StateStore
-from semel.streams.topics import check_partitions, prepare
-from semel.streams.topology.topology import SubTopology, Topology
+from semel.streams.topology.node import SubTopology
+from semel.streams.topology.topology import Topology
 from semel.streams.worker.bad_records import check_handlers
+from semel.streams.worker.inputs import WorkerInputs
 from semel.streams.worker.pace import Pace, pace_of
 from semel.streams.worker.task import Task
 from semel.streams.worker.task_assignor import Standbys, TaskAssignor
@@ -88,13 +88,15 @@ class Worker:
         self._commit_at = 0.0
         self._purge_at = time.monotonic() + _PURGE_S
         try:
-            self._plan = prepare(self._client, self._topology, self._settings.replication_factor)
-            self._paces = {part.number: pace_of(part, self._settings) for part in self._plan.parts.values()}
+            self._inputs = WorkerInputs(self._client, self._topology, self._settings.replication_factor)
+            parts = self._inputs.plan.all_parts
+            self._paces = {part.number: pace_of(part, self._settings) for part in parts}
             self._globals = GlobalStores(self._client, self._topology, self._settings)
             self._tasks = TaskManager(
-                self._client, self._topology, self._settings, self._plan, self._counts, self._new_task
+                self._client, self._topology, self._settings, self._inputs, self._counts, self._new_task
             )
-            self._assignor = self._new_assignor()
+            standbys = Standbys.of(self._settings, [part.number for part in parts if part.stores])
+            self._assignor = TaskAssignor(self._topology.inputs_by_part, self._tasks.claims, standbys)
             try:
                 self._session = self._join()
             except BaseException:
@@ -111,32 +113,17 @@ class Worker:
             self._client,
             self._topology.application_id,
             group=self._topology.application_id,
-            topics=sorted(self._plan.parts),
+            topics=sorted(self._inputs.plan.parts),
             group_instance_id=settings.group_instance_id,
             auto_offset_reset=settings.auto_offset_reset,
             session_timeout_ms=settings.session_timeout_ms,
             max_poll_interval_ms=settings.max_poll_interval_ms,
             assignors=(self._assignor,),
-            from_earliest=self._plan.repartition,  # what is written there before it is read counts
+            from_earliest=self._inputs.plan.repartition,  # what is written there before it is read counts
             headers=True,
             listener=self,
             stopping=self._stop.is_set,
         )
-
-    def _new_assignor(self) -> TaskAssignor:
-        parts = {part.number: part for part in self._plan.parts.values()}
-        sources = [parts[number].sources if number in parts else [] for number in range(max(parts) + 1)]
-        topics = [[self._topology.topic(source) for source in one] for one in sources]  # a global table has no tasks
-        stateful = [number for number, part in parts.items() if part.stores]
-        settings = self._settings
-        standbys = Standbys(
-            settings.num_standby_replicas,
-            settings.acceptable_recovery_lag,
-            settings.max_warmup_replicas,
-            settings.probing_rebalance_interval_ms,
-            stateful,
-        )
-        return TaskAssignor(topics, self._tasks.claims, standbys)
 
     @classmethod
     def run(cls, app: Application, stop: threading.Event) -> None:
@@ -177,17 +164,44 @@ class Worker:
         if not self._take_restored():
             return False
         self._tasks.clean()
-        rows = self._session.poll(0.0 if self._tasks.idle else left)
+        if self._inputs.look():
+            self._session.subscribe(self._inputs.plan.parts)
+            self.commit()  # what is not committed is aborted at the rebalance
+            self._check_read(self._inputs.gone)
+        rows = self._poll(0.0 if self._tasks.idle else left)
         if rows is None and self._tasks.idle:
             self._tasks.wait(left)
         self._globals.refresh()
-        check_partitions(self._client, self._topology, self._plan)
+        self._inputs.check()
         if rows is not None:
             self._work(rows)
         self._punctuate()
         if self._processed and time.monotonic() >= self._commit_at:
             self.commit()
         return rows is not None
+
+    def _poll(self, timeout: float) -> Any:
+        """Return the next rows. A topic of a pattern may be deleted, once its rows are committed."""
+        try:
+            return self._session.poll(timeout)
+        except SemelError as error:
+            topic = self._inputs.deleted(error)
+            if topic is None:
+                raise
+            self._check_read([topic])
+        self._assignor.ask()
+        self._session.subscribe(self._inputs.plan.parts)
+        return None
+
+    def _check_read(self, deleted: Collection[str]) -> None:
+        """Raise :class:`DataLoss` if a deleted topic had rows that are not committed, as far as they were known."""
+        for topic in deleted:
+            if not self._session.was_read(topic):
+                raise DataLoss(
+                    f"topic {topic} was deleted, and rows of it were not read yet. They are lost for this application."
+                    " Start it again to go on with the other topics.",
+                    tag="OFFSETS_GONE",
+                )
 
     def _take_restored(self) -> bool:
         """Let the tasks work whose state has come. Return False if a store is damaged: all begin again."""
@@ -264,7 +278,7 @@ class Worker:
         longer for a while.
         """
         self._purge_at = time.monotonic() + _PURGE_S
-        read = {p: at for p, at in self._session.committed.items() if p[0] in self._plan.repartition}
+        read = {p: at for p, at in self._session.committed.items() if p[0] in self._inputs.plan.repartition}
         if read:
             try:
                 delete_records(self._client, read)
@@ -310,7 +324,11 @@ class Worker:
         rows.
         """
         try:
-            check_partitions(self._client, self._topology, self._plan)
+            said = self._assignor.topics
+            if self._inputs.follow({topic for topic, _ in partitions} if said is None else said):
+                self._session.subscribe(self._inputs.plan.parts, rejoin=False)
+                self._check_read(self._inputs.gone)
+            self._inputs.check()
             self._tasks.assign(partitions, self._assignor.standbys, self._session.committed)
         except BaseException:
             self.abandoned()
@@ -323,25 +341,14 @@ class Worker:
         """
         return RowOrder(
             lambda partition: self._pace(partition[0]).rows,
-            self._task_of,
+            self._inputs.task,
             self._settings.max_task_idle_ms,
-            self._extraction,
+            self._inputs.extraction,
             self._tasks.is_running,
         )
 
-    def _extraction(self, partition: TopicPartition) -> TimestampExtraction:
-        sources = self._plan.parts[partition[0]].sources
-        source = next(one for one in sources if self._topology.topic(one) == partition[0])
-        return TimestampExtraction(self._topology, source)
-
-    def _task_of(self, partition: TopicPartition) -> tuple[str, int]:
-        """Return the task that reads a partition, and the place of its source in the topology."""
-        topic, index = partition
-        part = self._plan.parts[topic]
-        return f"{part.number}_{index}", [self._topology.topic(source) for source in part.sources].index(topic)
-
     def _pace(self, topic: str) -> Pace:
-        return self._paces[self._plan.parts[topic].number]
+        return self._paces[self._inputs.part(topic).number]
 
     def abandoned(self) -> None:
         """Forget what was not committed, and close all tasks. Called by the session."""

@@ -27,9 +27,9 @@ _HELD_S = 1.0
 RESETS: dict[str, Earliest | Latest] = {"earliest": Earliest(), "latest": Latest()}
 
 
-def check_arguments(group: Any, topics: Any, reset: str) -> None:
-    """Raise :class:`ConfigError` for what no session can read."""
-    if not group or isinstance(topics, str) or not topics:
+def check_arguments(group: Any, topics: Any, reset: str, *, may_grow: bool = False) -> None:
+    """Raise :class:`ConfigError` for what no session can read. One that ``may_grow`` may begin without topics."""
+    if not group or isinstance(topics, str) or not (topics or may_grow):
         raise ConfigError(
             'a session needs a group and a list of topics. Nothing was read. Give group="orders", topics=["in"].'
         )
@@ -82,12 +82,23 @@ class SessionReader:
         self._positions = {one.topic_partition: one.start for one in ranges}
         #: Since when rows of a partition wait to be handed out, by the clock.
         self.held: dict[TopicPartition, float] = {}
+        self._reader: Reader | None = None
         self._batches = self._decoded() if ranges else None
 
     @property
     def positions(self) -> Mapping[TopicPartition, int]:
         """Behind the rows that were handed out."""
         return self._positions
+
+    @property
+    def log_ends(self) -> Mapping[TopicPartition, int]:
+        """The end of each partition, as its last answer named it. Empty before the first answer."""
+        return self._reader.log_ends if self._reader is not None else {}
+
+    @property
+    def starts(self) -> Mapping[TopicPartition, int]:
+        """Where it began."""
+        return {one.topic_partition: one.start for one in self._ranges}
 
     def next(self) -> pa.RecordBatch | None:
         """Return the next rows, or None if an answer brought nothing or there is nothing to read."""
@@ -103,7 +114,7 @@ class SessionReader:
 
         Tasks take turns, so that rows that take long do not hold up those of others.
         """
-        reader = Reader(
+        reader = self._reader = Reader(
             self._client,
             self._ranges,
             read_committed=_reads_committed(self._client),

@@ -21,7 +21,6 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Protocol
 
 import pyarrow as pa
 
@@ -32,6 +31,8 @@ from semel.read.reader import MAX_ROWS
 from semel.steps import SessionStep, reached
 from semel.transaction.session.expiry import ExpiryWatch
 from semel.transaction.session.inputs import RowOrder
+from semel.transaction.session.last_known import LastKnown
+from semel.transaction.session.listener import AssignmentListener
 from semel.transaction.session.polls import PollWatch
 from semel.transaction.session.producer import SessionProducer
 from semel.transaction.session.reader import ADVICE, RESETS, SessionReader, check_arguments, read_positions
@@ -42,7 +43,7 @@ from semel.wire.consumer_protocol import ASSIGNORS, Assignor, ConsumerProtocol
 from semel.wire.group_member import Generation, GroupMember
 from semel.wire.metadata import TopicPartition
 
-__all__ = ["AssignmentListener", "Session"]
+__all__ = ["Session"]
 
 log = logging.getLogger("semel.transaction")
 
@@ -52,22 +53,6 @@ _SPARE_S = 0.1
 _HEARTBEAT_MS = 3_000
 #: What the group answers when it continues without this member.
 _NOT_A_MEMBER = ("ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID")
-
-
-class AssignmentListener(Protocol):
-    """A listener that keeps something beside the partitions that a session reads. It is called in the thread that
-    polls.
-    """
-
-    def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """Before the first row of these is handed out, once nothing that a predecessor did is open any more."""
-
-    def abandoned(self) -> None:
-        """All that was not committed is gone, and so is the assignment."""
-
-    @property
-    def row_order(self) -> RowOrder:
-        """How rows are handed out."""
 
 
 class Session:
@@ -91,7 +76,7 @@ class Session:
         listener: AssignmentListener | None = None,
         stopping: Callable[[], bool] = lambda: False,
     ) -> None:
-        check_arguments(group, topics, auto_offset_reset)
+        check_arguments(group, topics, auto_offset_reset, may_grow=listener is not None)
         check_above_0(
             session_timeout_ms=session_timeout_ms,
             max_poll_interval_ms=max_poll_interval_ms,
@@ -99,16 +84,17 @@ class Session:
         )
         self.group = group
         self._client = client
-        self._topics = tuple(topics)
+        self._topics = frozenset(topics)
         self._reset, self._from_earliest = RESETS[auto_offset_reset], frozenset(from_earliest)
         self._headers = headers
         self._order = RowOrder(lambda _: max_poll_records) if listener is None else listener.row_order
         self._transactional_id = f"{name}-{group_instance_id or uuid.uuid4()}"
         self._producer = SessionProducer(client, self._transactional_id)
+        self._protocol = ConsumerProtocol(topics, assignors)
         self._member = GroupMember(
             client.config,
             group,
-            ConsumerProtocol(topics, assignors),
+            self._protocol,
             instance=group_instance_id,
             session_timeout_ms=session_timeout_ms,
             rebalance_timeout_ms=max_poll_interval_ms,
@@ -127,6 +113,7 @@ class Session:
         self._used = False
         self._expiries = ExpiryWatch(self._transactional_id)
         self._polls = PollWatch(self._transactional_id, max_poll_interval_ms)
+        self._last_known = LastKnown()
 
     def __enter__(self) -> Session:
         return self
@@ -153,6 +140,18 @@ class Session:
     def transactional_id(self) -> str:
         """The id of its transactions: the name, and the instance id or a random part."""
         return self._transactional_id
+
+    def subscribe(self, topics: Collection[str], *, rejoin: bool = True) -> None:
+        """Read other topics from the next rebalance on. ``rejoin`` asks for one, which aborts what is not committed."""
+        self._topics = frozenset(topics)
+        self._protocol.subscribe(topics)
+        if rejoin:
+            self._member.rejoin()
+
+    def was_read(self, topic: str) -> bool:
+        """Return whether this assignment, or else the last one, has committed all rows that were known of a topic."""
+        self._last_known.take(self._reader, self._stands)
+        return self._last_known.was_read(topic)
 
     # ---- reading
 
@@ -197,7 +196,7 @@ class Session:
 
     def _open(self) -> None:
         if not self._ready:
-            self._client.topics(set(self._topics))  # refused where one is not there
+            self._client.topics(self._topics)  # refused where one is not there
             self._producer.take_over()
             self._ready = True
 
@@ -219,7 +218,7 @@ class Session:
         self._stands, starts = read_positions(
             self._client, self.group, assigned.assignment, self._reset, self._from_earliest
         )
-        topics = self._client.topics(set(self._topics))
+        topics = self._client.topics(self._topics | {topic for topic, _ in starts})  # the group may know more
         ranges = [
             Range(topic, id_text(topics[topic].id), index, start, NO_END) for (topic, index), start in starts.items()
         ]
@@ -380,6 +379,7 @@ class Session:
         reached(SessionStep.ABANDONED, self._transactional_id)
 
     def _forget(self) -> None:
+        self._last_known.take(self._reader, self._stands)
         self._assigned = self._reader = None
         self._stands, self._used = {}, False
         self._expiries.forget()

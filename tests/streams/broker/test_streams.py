@@ -277,7 +277,7 @@ def test_rows_between_sub_topologies_are_read_from_their_beginning(
     source, out = create(servers, f"{name}-in", 2), create(servers, f"{name}-out")
     app = counting(name, {**conf, "auto.offset.reset": "latest"}, source, out)
     with Worker(app) as worker:
-        (between,) = worker._plan.repartition
+        (between,) = worker._inputs.plan.repartition
         fill(servers, between, ("a", "a", 1))
         wait_for(lambda: not worker.step() and values(servers, out), "the count", 60)
     assert values(servers, out) == [("a", "1")]

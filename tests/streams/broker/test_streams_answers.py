@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from semel.config import ClientConfig
 from semel.errors import DataLoss
 from semel.streams import App
-from semel.streams.topology.topology import Sink
+from semel.streams.topology.node import Sink
 from semel.streams.worker.worker import Worker
 from semel.transaction.session import reader
 from semel.transaction.session.inputs import each_for_itself

@@ -64,6 +64,8 @@ import org.apache.kafka.streams.processor.api.ProcessorContext;
 import org.apache.kafka.streams.processor.api.Record;
 import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.Stores;
+import org.apache.kafka.streams.state.VersionedKeyValueStore;
+import org.apache.kafka.streams.state.VersionedRecord;
 import org.apache.kafka.streams.test.TestRecord;
 
 /** Reads cases from standard input, one a line, and writes what Kafka Streams' own test driver answers to each. */
@@ -301,6 +303,12 @@ public class Answers {
             case "cogroup" -> made.put(id, together(step, name));
             case "meet" -> made.put(id, met(step, stream, (KStream) made.get(step.get("with").asInt())));
             case "named" -> made.put(id, named(step, stream, name, n));
+            case "versioned" -> made.put(id, builder.table(step.get("topic").asText(), consumed(step),
+                    Materialized.<Object, Object>as(Stores.persistentVersionedKeyValueStore(name, Duration.ofMillis(n)))
+                            .withKeySerde((Serde) TEXT).withValueSerde((Serde) TEXT)));
+            case "versioned_store" -> builder.addStateStore(Stores.versionedKeyValueStoreBuilder(
+                    Stores.persistentVersionedKeyValueStore(name, Duration.ofMillis(n)), TEXT, TEXT));
+            case "versions" -> made.put(id, stream.process(() -> new Versions(name, n), name));
             case "store" -> builder.addStateStore(
                     Stores.keyValueStoreBuilder(Stores.inMemoryKeyValueStore(name), TEXT, TEXT));
             case "process" -> made.put(id, stream.process(
@@ -495,6 +503,39 @@ public class Answers {
             store.put(key, sum);
             context().forward(record.withValue((Object) sum));
             context().forward(record.withValue((Object) (sum + 1)));
+        }
+    }
+
+    /** Puts each record as a version of its key, and forwards what is found then. */
+    private static class Versions implements Processor<Object, Object, Object, Object> {
+        private final String name;
+        private final long before;
+        private ProcessorContext<Object, Object> context;
+        private VersionedKeyValueStore<Object, Object> store;
+
+        Versions(String name, long before) {
+            this.name = name;
+            this.before = before;
+        }
+
+        public void init(ProcessorContext<Object, Object> context) {
+            this.context = context;
+            store = context.getStateStore(name);
+        }
+
+        public void process(Record<Object, Object> record) {
+            Object key = record.key() == null ? "none" : record.key();
+            long put = store.put(key, record.value(), record.timestamp());
+            context.forward(record.withValue((Object) (put == VersionedKeyValueStore.PUT_RETURN_CODE_NOT_PUT ? -2 : put)));
+            context.forward(record.withValue(shown(store.get(key))));
+            context.forward(record.withValue(shown(store.get(key, record.timestamp() - before))));
+            if (record.value() != null && (Long) record.value() % 5 == 0) {
+                context.forward(record.withValue(shown(store.delete(key, record.timestamp() + 1))));
+            }
+        }
+
+        private static Object shown(VersionedRecord<Object> found) {
+            return found == null ? (Object) (-3L) : (Object) ((Long) found.value() * 1_000 + found.timestamp());
         }
     }
 

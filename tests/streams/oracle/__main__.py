@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from semel.sandbox import find_java, ivy, jars
-from tests.streams.oracle.answers import BAD, FILE, NEW, SECOND, TABLES, THIRD
+from tests.streams.oracle.answers import BAD, FILE, NEW, SECOND, TABLES, THIRD, VERSIONS
 from tests.streams.oracle.cases import Case, case
 
 HERE = Path(__file__).parent
@@ -39,7 +39,7 @@ def write(file: Path, cases: Sequence[Case]) -> None:
 
 
 def main(which: str = "all") -> None:
-    """Ask about the words of a release, of tables, about bad records, the new ones, the third release, or all."""
+    """Ask about the words of a release, of tables or versions, about bad records, the new ones, or all."""
     if which in ("all", "first"):
         write(FILE, [case(seed) for seed in range(COUNT)])
     if which in ("all", "second"):
@@ -52,6 +52,8 @@ def main(which: str = "all") -> None:
         write(NEW, [case(seed, "new") for seed in range(COUNT // 2)])
     if which in ("all", "third"):
         write(THIRD, [case(seed, "third") for seed in range(COUNT // 2)])
+    if which in ("all", "versions"):
+        write(VERSIONS, [case(seed, "versions") for seed in range(COUNT // 10)])
 
 
 if __name__ == "__main__":

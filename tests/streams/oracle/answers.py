@@ -20,7 +20,21 @@ from semel.streams.worker.task import Task
 from tests.streams.oracle.cases import Case
 from tests.streams.oracle.topologies import build
 
-__all__ = ["BAD", "FILE", "NEW", "SECOND", "TABLES", "THIRD", "differing", "driven", "judged", "kept", "shown", "text"]
+__all__ = [
+    "BAD",
+    "FILE",
+    "NEW",
+    "SECOND",
+    "TABLES",
+    "THIRD",
+    "VERSIONS",
+    "differing",
+    "driven",
+    "judged",
+    "kept",
+    "shown",
+    "text",
+]
 
 FILE = Path(__file__).parent / "answers.jsonl.xz"
 SECOND = Path(__file__).parent / "second.jsonl.xz"
@@ -28,7 +42,8 @@ BAD = Path(__file__).parent / "bad.jsonl.xz"
 TABLES = Path(__file__).parent / "tables.jsonl.xz"
 THIRD = Path(__file__).parent / "third.jsonl.xz"
 NEW = Path(__file__).parent / "new.jsonl.xz"
-_UNLIKE = ("-SUPPRESS-", "-stream-times-", "-FK-JOIN-OUTPUT-STATE-STORE-")
+VERSIONS = Path(__file__).parent / "versions.jsonl.xz"
+_UNLIKE = ("-SUPPRESS-", "-stream-times-", "-VERSIONED-", "-FK-JOIN-OUTPUT-STATE-STORE-")
 Answers = dict[str, dict[str, list[Any]]]
 
 
@@ -44,8 +59,9 @@ def judged(case: Case) -> Answers:
 
 
 def _alike(case: Case, answers: Answers) -> Answers:
-    """Leave out what is empty, the buffers of suppress, which have another form, what one of the two alone has, and of
-    the stores of joins what may be older than their retention. Their records are numbered, by each in its own way.
+    """Leave out what is empty, the buffers of suppress and versions, which have another form, what one of the two
+    alone has, and of the stores of joins what may be older than their retention. Their records are numbered, by each
+    in its own way.
     """
     answers["changelogs"] = {
         name: rows for name, rows in answers["changelogs"].items() if not any(part in name for part in _UNLIKE)

@@ -6,10 +6,11 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from semel.streams.topology.topology import Sink
+from semel.streams.topology.node import Sink
 from tests.streams.oracle.drafts import BadDraft, Draft, NewDraft, Stream, TableDraft, WordDraft
 from tests.streams.oracle.third_draft import ThirdDraft
 from tests.streams.oracle.topologies import build
+from tests.streams.oracle.version_draft import VersionDraft
 
 __all__ = ["Case", "case"]
 
@@ -24,12 +25,14 @@ _DRAFTS = {
     "second": WordDraft,
     "tables": TableDraft,
     "third": ThirdDraft,
+    "versions": VersionDraft,
 }
 
 
 def case(seed: int, release: str = "first") -> Case:
     """Return a topology and its records: topic, key, value and time of each. Its words are those of the first release,
-    of the ``second`` one too, of ``tables`` too, the ``new`` ones too, or those of the ``third`` release too.
+    of the ``second`` one too, of ``tables`` too, the ``new`` ones too, those of the ``third`` release too, or of
+    ``versions`` too.
     """
     draw = random.Random(seed)
     draft = _DRAFTS[release](draw)
@@ -89,7 +92,7 @@ def _with_headers(draw: random.Random, records: list[list[Any]]) -> list[list[An
 
 def _records(draft: Draft) -> list[list[Any]]:
     draw, now, by_time = draft.draw, 0, draft.draw.random() < 0.4
-    reads = [step for step in draft.steps if step["op"] in ("stream", "table", "global_table")]
+    reads = [step for step in draft.steps if step["op"] in ("stream", "table", "global_table", "versioned")]
     topics = [topic for step in reads for topic in step.get("topics", [step.get("topic", step["name"])])]
     found = []
     for _ in range(draw.randint(5, 25)):

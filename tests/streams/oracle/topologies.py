@@ -40,6 +40,12 @@ def add(app: App, steps: Sequence[Step], prefix: str = "") -> None:
             )
         elif kind == "global_table":
             made[step["id"]] = app.global_table(step["topic"], key="string", value="json", name=step["name"])
+        elif kind == "versioned":
+            made[step["id"]] = app.table(
+                step["topic"], key="string", value="json", name=step["name"], history_retention=step["n"]
+            )
+        elif kind == "versioned_store":
+            builders[step["name"]] = stores.versioned(step["name"], history_retention=step["n"])
         elif kind == "store":
             builders[step["name"]] = stores.key_value(step["name"])
         elif kind == "branch":
@@ -59,6 +65,7 @@ def _made(step: Step, made: Mapping[int, Any], builders: Mapping[str, stores.Sto
         processed: Stream = stream.process(lambda: Own(step["kind"], name, n), stores=[builders[name]])
         return processed
     makers: dict[str, Callable[[], Any]] = {
+        "versions": lambda: stream.process(lambda: Versioned(name, n), stores=[builders[name]]),
         "filter": lambda: stream.filter(_fitting(n, step["is"])),
         "filter_not": lambda: stream.filter_not(_fitting(n, step["is"])),
         "map_values": lambda: stream.map_values(_plus_or_null(n, step["is"])),
@@ -297,6 +304,27 @@ class Tally(Processor):
         store.put(key, total)
         self.context.forward_value(total)
         self.context.forward_value(total + 1)
+
+
+class Versioned(Processor):
+    """Puts each record as a version of its key, and forwards what is found then."""
+
+    def __init__(self, name: str, before: int) -> None:
+        self._name, self._before = name, before
+
+    def process(self, record: Record) -> None:
+        """Do as the processor of the same name in ``Answers.java``."""
+        store, key = self.context.store(self._name), record.key or "none"
+        put = store.put(key, record.value, record.timestamp)
+        self.context.forward(record.key, -2 if put == stores.NOT_PUT else put)
+        for found in (store.get(key), store.get(key, record.timestamp - self._before)):
+            self.context.forward(record.key, _shown(found))
+        if record.value is not None and record.value % 5 == 0:
+            self.context.forward(record.key, _shown(store.delete(key, record.timestamp + 1)))
+
+
+def _shown(found: stores.VersionedRecord | None) -> int:
+    return -3 if found is None else int(found.value) * 1_000 + found.timestamp
 
 
 class Own(Processor):

@@ -7,6 +7,7 @@ a join of two streams.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -48,8 +49,8 @@ class Seen(Processor):
 class StreamsJob:
     """The job of a streams worker, and the final number of records in the source.
 
-    ``shape`` is count, copy, join, pairs, table or tables. The join's ``table`` has ``users`` records, and one more
-    with each tenth of the source.
+    ``shape`` is count, copy, join, pairs, pattern, table or tables. The join's ``table`` has ``users`` records, and one
+    more with each tenth of the source.
 
     ``mode`` is ``exact``; ``early``: state is in the store before the transaction is committed; ``again``: what a new
     start cures is cured by one, as ``App.run`` does.
@@ -73,6 +74,7 @@ class StreamsJob:
     users: int = 0
     standbys: int = 0
     recovery_lag: int = 10_000
+    look_ms: int = 300_000
 
     def app(self) -> App:
         app = App(
@@ -86,6 +88,7 @@ class StreamsJob:
                 "request.timeout.ms": self.request_timeout_ms,
                 "state.dir": self.state_dir,
                 "num.standby.replicas": self.standbys,
+                "metadata.max.age.ms": self.look_ms,
                 "acceptable.recovery.lag": self.recovery_lag,
                 **({"group.instance.id": self.instance} if self.instance else {}),
                 **(self._handlers if self.shape == "tables" else {}),
@@ -93,6 +96,11 @@ class StreamsJob:
         )
         _SHAPES[self.shape](self, app)
         return app
+
+    @property
+    def later(self) -> str:
+        """The topic that joins the source of a pattern."""
+        return f"{self.source}-later"
 
     @property
     def letters(self) -> str:
@@ -106,6 +114,8 @@ class StreamsJob:
     @property
     def expected(self) -> dict[str, int]:
         """The final number of records in each topic that is read."""
+        if self.shape == "pattern":
+            return {self.source: self.total // 2, self.later: self.total - self.total // 2}
         return {self.source: self.total} | ({self.table: self.users + self.total // TABLE_EVERY} if self.table else {})
 
     @property
@@ -185,6 +195,11 @@ def _pairs(job: StreamsJob, app: App) -> None:
     even.left_join(odd, paired, windows.join(20, grace=5), value="string", name="met").to(job.target)
 
 
+def _pattern(job: StreamsJob, app: App) -> None:
+    words = app.stream(re.compile(f"{job.source}.*"), key="string", value="string")
+    words.group_by_key().count("counts").to_stream().to(job.target)
+
+
 def _copy(job: StreamsJob, app: App) -> None:
     app.stream(job.source).to(job.target)
 
@@ -203,6 +218,7 @@ _SHAPES: dict[str, Callable[[StreamsJob, App], None]] = {
     "count": _count,
     "copy": _copy,
     "pairs": _pairs,
+    "pattern": _pattern,
     "join": _join,
     "table": _table,
     "tables": _tables,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from itertools import chain
 
 from hypothesis import given
@@ -30,6 +31,10 @@ MEMBERS = st.dictionaries(st.text("abc", min_size=1, max_size=2), CLAIMS, min_si
 #: The last sub-topology has no state.
 STATEFUL = (0, 1)
 SIZE = 1_000_000
+
+
+def in_alone(there: Collection[str]) -> list[list[str]]:
+    return [[topic for topic in there if topic == "in"]]
 
 
 @given(COUNTS, MEMBERS)
@@ -153,12 +158,12 @@ def test_little_state_moves_at_once_and_much_state_only_to_a_copy() -> None:
 
 def test_the_leader_shares_out_again_once_members_had_time_to_warm_up() -> None:
     running = Claims([(0, 0), (0, 1)], (), {}, {(0, 0): SIZE, (0, 1): SIZE})
-    leader = TaskAssignor([["in"]], Claims, Standbys(1, probing_ms=0, stateful=(0,)))
+    leader = TaskAssignor(in_alone, Claims, Standbys(1, probing_ms=0, stateful=(0,)))
     protocol = ConsumerProtocol(["in"], [leader])
 
     def share(new: Claims) -> set[int]:
         """Return the partitions that the new member gets."""
-        said = {"old": TaskAssignor([["in"]], lambda: running), "new": TaskAssignor([["in"]], lambda: new)}
+        said = {"old": TaskAssignor(in_alone, lambda: running), "new": TaskAssignor(in_alone, lambda: new)}
         members = {member: Subscription(["in"], one.user_data()) for member, one in said.items()}
         return {index for _, index in leader.assign({"in": 2}, members)["new"]}
 
@@ -185,18 +190,19 @@ def test_folders_of_a_restart_are_as_good_as_they_are_new() -> None:
 
 def test_what_members_say_to_each_other_is_read_again() -> None:
     claims = {"a": Claims([(0, 0)], [(0, 0)], {}, {(0, 0): 7}), "b": Claims((), [(0, 1)], {(0, 1): 3}, {(0, 1): 9})}
-    topics = [["in"]]
-    leader = TaskAssignor(topics, Claims, Standbys(1, stateful=(0,)))
+    leader = TaskAssignor(in_alone, Claims, Standbys(1, stateful=(0,)))
     said = {
-        member: Subscription(["in"], TaskAssignor(topics, lambda one=one: one).user_data())  # type: ignore[misc]
+        member: Subscription(["in"], TaskAssignor(in_alone, lambda one=one: one).user_data())  # type: ignore[misc]
         for member, one in claims.items()
     }
     assert leader.assign({"in": 2}, said) == {"a": [("in", 0)], "b": [("in", 1)]}
     for member, copy in (("a", (0, 1)), ("b", (0, 0))):
-        theirs = TaskAssignor(topics, Claims)
+        theirs = TaskAssignor(in_alone, Claims)
         theirs.on_assignment(leader.assignment_data(member))
         assert theirs.standbys == {copy}
+        assert theirs.topics == frozenset(["in"])
         theirs.on_assignment(b"")  # a leader of an older version
         assert theirs.standbys == set()
+        assert theirs.topics is None
     assert not leader.is_due()
     assert leader.assign({"in": 2}, {"a": Subscription(["in"], b"{}")}) == {"a": [("in", 0), ("in", 1)]}

@@ -16,7 +16,7 @@ from semel.serdes.serde import Serde, decode, encode
 from semel.streams.nodes.tables.old_values import OLD, with_value, without_old
 from semel.streams.rows import CARRIED, Record, calling, place, records, returned
 from semel.streams.state.state_store import StateStore
-from semel.streams.topology.topology import Operator
+from semel.streams.topology.node import Operator
 
 __all__ = ["packing_changes", "regrouping", "unpacking_changes"]
 

@@ -15,7 +15,7 @@ from semel.streams.nodes.stateless import matching
 from semel.streams.nodes.tables.old_values import OLD, OldValues, with_value, without_old
 from semel.streams.rows import Record, calling, place, records, returned
 from semel.streams.state.state_store import StateStore
-from semel.streams.topology.topology import Operator
+from semel.streams.topology.node import Operator
 
 __all__ = ["TableValues", "dropping_old_values", "filtering_table_values", "mapping_table_values"]
 

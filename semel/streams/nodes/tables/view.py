@@ -12,7 +12,7 @@ from semel.serdes.serde import Serde, decode
 from semel.streams.nodes.folds import Entries
 from semel.streams.rows import timestamps
 from semel.streams.state.state_store import StateStore, StoreSpec, number
-from semel.streams.topology.topology import Operator
+from semel.streams.topology.node import Operator
 
 __all__ = ["DerivedView", "StoreView", "View"]
 
