@@ -201,19 +201,24 @@ def test_a_static_member_that_is_killed_and_comes_back_moves_nothing(
         return running.enter_context(closing(nursery.start(mine, plan, tmp_path / f"{number}.log")))
 
     with ExitStack() as running, Client(ClientConfig.parse({"bootstrap.servers": job.servers})) as client:
-        killed, other = start(0), start(1)
-        part = replace(job, total=400)
-        wait_for(lambda: done(client, part) and is_settled(job, plan, 2), other.said)
-        before = Counter(one.pid for one in plan.passed() if one.step == "SessionStep.ASSIGNED")
+        killed = start(0)
+        wait_for(lambda: assigned(plan)[killed.pid] == 1 and is_settled(job, plan, 1), killed.said)
+        other = start(1)
+        part, both = replace(job, total=400), {killed.pid: 2, other.pid: 1}
+        wait_for(lambda: assigned(plan) == both and done(client, part) and is_settled(job, plan, 2), other.said)
         os.kill(killed.pid, signal.SIGKILL)
         again = start(0)
         fill(job, 400, 800)
         for worker in (again, other):
             assert worker.wait() == 0, worker.said()
-    after = Counter(one.pid for one in plan.passed() if one.step == "SessionStep.ASSIGNED")
-    assert (after[other.pid] == before[other.pid]) is static
+    assert (assigned(plan)[other.pid] == both[other.pid]) is static
     tables = {number: stored_table(tmp_path / f"state-{number}" / job.application_id) for number in range(2)}
     assert tables[0].keys() | tables[1].keys() == {word(number) for number in range(800)}
+
+
+def assigned(plan: CrashPlan) -> Counter[int]:
+    """Return how often each process was assigned tasks."""
+    return Counter(one.pid for one in plan.passed() if one.step == "SessionStep.ASSIGNED")
 
 
 def is_settled(job: StreamsJob, plan: CrashPlan, members: int) -> bool:
