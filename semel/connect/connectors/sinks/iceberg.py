@@ -210,13 +210,19 @@ def _shape(table: Any) -> tuple[int, int]:
 def _transaction(table: Any) -> Any:
     """Return a transaction that commits on this version of the table, and on no other."""
     from pyiceberg.table import Transaction
-    from pyiceberg.table.update import AssertTableUUID
+    from pyiceberg.table.update import AssertCurrentSchemaId, AssertDefaultSpecId, AssertTableUUID
+
+    schema, spec = _shape(table)
+    version = (  # the snapshot is the library's own requirement
+        AssertTableUUID(uuid=table.metadata.table_uuid),
+        AssertCurrentSchemaId(current_schema_id=schema),  # a column that is gone would take its values with it
+        AssertDefaultSpecId(default_spec_id=spec),
+    )
 
     class Once(Transaction):
         def commit_transaction(self) -> Any:
             """Commit, without a second try and without deleting files."""
-            requirements = (*self._requirements, AssertTableUUID(uuid=table.metadata.table_uuid))
-            return table.catalog.commit_table(table, requirements, self._updates)
+            return table.catalog.commit_table(table, (*self._requirements, *version), self._updates)
 
     return Once(table, autocommit=False)
 
