@@ -215,8 +215,10 @@ def _transaction(table: Any) -> Any:
     schema, spec = _shape(table)
     version = (  # the snapshot is the library's own requirement
         AssertTableUUID(uuid=table.metadata.table_uuid),
-        AssertCurrentSchemaId(current_schema_id=schema),  # a column that is gone would take its values with it
-        AssertDefaultSpecId(default_spec_id=spec),
+        AssertCurrentSchemaId.model_validate(
+            {"current-schema-id": schema}
+        ),  # a column that goes would take its values with it
+        AssertDefaultSpecId.model_validate({"default-spec-id": spec}),
     )
 
     class Once(Transaction):
