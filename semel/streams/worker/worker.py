@@ -258,7 +258,7 @@ class Worker:
         try:
             if not self._session.commit():
                 return False
-        except SemelError as error:  # the broker takes no offsets of a topic that was deleted
+        except ConfigError as error:  # the broker takes no offsets of a topic that was deleted
             self._leave_deleted(error)
             return False
         self._counts.commits += 1

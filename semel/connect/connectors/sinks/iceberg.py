@@ -213,11 +213,10 @@ def _transaction(table: Any) -> Any:
     from pyiceberg.table.update import AssertCurrentSchemaId, AssertDefaultSpecId, AssertTableUUID
 
     schema, spec = _shape(table)
-    version = (  # the snapshot is the library's own requirement
+    # The snapshot is the library's own requirement. A column that goes would take the values of these rows with it.
+    version = (
         AssertTableUUID(uuid=table.metadata.table_uuid),
-        AssertCurrentSchemaId.model_validate(
-            {"current-schema-id": schema}
-        ),  # a column that goes would take its values with it
+        AssertCurrentSchemaId.model_validate({"current-schema-id": schema}),
         AssertDefaultSpecId.model_validate({"default-spec-id": spec}),
     )
 
