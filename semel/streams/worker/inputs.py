@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
-from semel.errors import Retriable, SemelError
+from semel.errors import DataLoss, Retriable, SemelError
 from semel.read.matching import find_topics
 from semel.streams.nodes.sources import TimestampExtraction
 from semel.streams.topics import Plan, check_partitions, prepare, prepare_for
@@ -76,13 +76,30 @@ class WorkerInputs:
                 log.info("application %s: topics of its patterns are %s: %s", name, what, ", ".join(sorted(names)))
         return True
 
-    def deleted(self, error: SemelError) -> str | None:
-        """Return the topic of a pattern whose deletion is the reason of an error, or None. The plan is without it."""
+    def deleted(self, error: SemelError) -> bool:
+        """Return whether the deletion of a pattern's topic is the reason of an error. The plan is without it then, and
+        without the others that are found to be gone.
+        """
         topic = error.partition[0] if error.partition is not None else None
         if topic is None or not self._topology.matches(topic):
-            return None
+            return False
         self._look()
-        return None if topic in self.plan.matched else topic
+        if topic in self.plan.matched:
+            return False
+        self.gone |= {topic}
+        return True
+
+    def check_read(self, was_read: Callable[[str], bool]) -> None:
+        """Raise :class:`DataLoss` if a topic that is gone had rows that are not committed, as far as they were
+        known.
+        """
+        for topic in sorted(self.gone):
+            if not was_read(topic):
+                raise DataLoss(
+                    f"topic {topic} was deleted, and rows of it were not read yet. They are lost for this application."
+                    " Start it again to go on with the other topics.",
+                    tag="OFFSETS_GONE",
+                )
 
     # ---- of a partition
 

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from semel.errors import ConfigError, DataLoss, Retriable, SemelError
+from semel.errors import ConfigError, Retriable, SemelError
 from semel.read.ranges import id_text
 from semel.steps import StreamsStep, reached
 from semel.streams.clock import now_ms
@@ -167,7 +167,7 @@ class Worker:
         if self._inputs.look():
             self._session.subscribe(self._inputs.plan.parts)
             self.commit()  # what is not committed is aborted at the rebalance
-            self._check_read(self._inputs.gone)
+            self._inputs.check_read(self._session.was_read)
         rows = self._poll(0.0 if self._tasks.idle else left)
         if rows is None and self._tasks.idle:
             self._tasks.wait(left)
@@ -185,23 +185,18 @@ class Worker:
         try:
             return self._session.poll(timeout)
         except SemelError as error:
-            topic = self._inputs.deleted(error)
-            if topic is None:
-                raise
-            self._check_read([topic])
+            self._leave_deleted(error)
+            return None
+
+    def _leave_deleted(self, error: SemelError) -> None:
+        """Read on without the topics of patterns that were deleted. Raise ``error`` if it has another reason, and
+        :class:`DataLoss` if rows are lost.
+        """
+        if not self._inputs.deleted(error):
+            raise error
+        self._inputs.check_read(self._session.was_read)
         self._assignor.ask()
         self._session.subscribe(self._inputs.plan.parts)
-        return None
-
-    def _check_read(self, deleted: Collection[str]) -> None:
-        """Raise :class:`DataLoss` if a deleted topic had rows that are not committed, as far as they were known."""
-        for topic in deleted:
-            if not self._session.was_read(topic):
-                raise DataLoss(
-                    f"topic {topic} was deleted, and rows of it were not read yet. They are lost for this application."
-                    " Start it again to go on with the other topics.",
-                    tag="OFFSETS_GONE",
-                )
 
     def _take_restored(self) -> bool:
         """Let the tasks work whose state has come. Return False if a store is damaged: all begin again."""
@@ -260,7 +255,11 @@ class Worker:
             return False
         reached(StreamsStep.CHANGELOG_SENT, self._topology.application_id)
         self._processed = False
-        if not self._session.commit():
+        try:
+            if not self._session.commit():
+                return False
+        except ConfigError as error:  # the broker takes no offsets of a topic that was deleted
+            self._leave_deleted(error)
             return False
         self._counts.commits += 1
         reached(StreamsStep.COMMITTED, self._topology.application_id)
@@ -327,7 +326,7 @@ class Worker:
             said = self._assignor.topics
             if self._inputs.follow({topic for topic, _ in partitions} if said is None else said):
                 self._session.subscribe(self._inputs.plan.parts, rejoin=False)
-                self._check_read(self._inputs.gone)
+                self._inputs.check_read(self._session.was_read)
             self._inputs.check()
             self._tasks.assign(partitions, self._assignor.standbys, self._session.committed)
         except BaseException:

@@ -20,11 +20,15 @@ class LastKnown:
         self._stood: dict[TopicPartition, int] = {}
 
     def take(self, reader: SessionReader | None, stands: Mapping[TopicPartition, int]) -> None:
-        """Take note of a reader and of the group's offsets. Ends that it has not asked for stay as they were known."""
+        """Take note of a reader and of the group's offsets. Ends that it has not asked for stay as they were known, up
+        to where it begins: after that, another member has read on, and has known other ends.
+        """
         if reader is not None:
-            self._partitions = reader.starts.keys()
+            starts = reader.starts
+            self._partitions = starts.keys()
+            self._ends = {one: end for one, end in self._ends.items() if starts.get(one, end) <= end}
             self._ends.update(reader.log_ends)
-            self._stood.update({**reader.starts, **stands})
+            self._stood.update({**starts, **stands})
 
     def was_read(self, topic: str) -> bool:
         """Return whether all known rows of a topic are committed. No broker is asked: the topic may be gone."""

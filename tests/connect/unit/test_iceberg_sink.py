@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.types import StringType
 
 from semel.connect import SinkBatch, SinkContext
 from semel.connect.connectors.sinks import iceberg
@@ -101,6 +102,41 @@ def test_partitions_do_not_lose_each_others_offsets(tmp_path: Path) -> None:
         context = SinkContext(positions={("orders", partition): 0})
         task(tmp_path, context, partition)
         assert context.offsets == {("orders", partition): 3}
+
+
+class Meeting(_Table):
+    """A task that meets another program's change of the table just before its commit."""
+
+    change: Callable[[], object] | None = None
+
+    def _commits(self, table: Any, files: Sequence[Any], entry: Entry) -> bool:
+        change, self.change = self.change, None
+        if change is not None:
+            change()
+        return super()._commits(table, files, entry)
+
+
+def test_a_column_that_goes_in_the_middle_of_a_commit_takes_no_values_with_it(tmp_path: Path) -> None:
+    """The files were written for the columns before. The commit is tried again with what the table is now."""
+
+    def remove() -> None:
+        with table(tmp_path).update_schema() as update:
+            update.delete_column("name")
+
+    def put_back() -> None:
+        with table(tmp_path).update_schema() as update:
+            update.add_column("name", StringType())
+
+    write(its_table(tmp_path))
+    meeting = Meeting(catalog(tmp_path), config(tmp_path), PARTITION, "")
+    meeting.change = remove
+    with pytest.raises(OSError, match="hinder"):
+        write(meeting, 3)
+    with pytest.raises(ConfigError, match="lacks the column name"):
+        write(meeting, 3)
+    put_back()
+    write(meeting, 3)
+    assert table(tmp_path).scan().to_arrow()["name"].drop_null().to_pylist() == ["n3", "n4", "n5"]
 
 
 class Crowded(_Table):

@@ -11,9 +11,15 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from semel.config import ClientConfig
 from semel.errors import ConfigError, DataLoss
+from semel.read.ranges import NO_END, Range, id_text
 from semel.streams import App
 from semel.streams.worker.worker import Worker
+from semel.transaction.session.inputs import RowOrder
+from semel.transaction.session.last_known import LastKnown
+from semel.transaction.session.reader import SessionReader
+from semel.wire.client import Client
 from tests.streams.support.applications import fill, names, values
 from tests.support.topics import create
 from tests.support.waiting import wait_for
@@ -118,3 +124,56 @@ def test_a_topic_that_is_deleted_before_it_is_read_is_a_loss_once(servers: str, 
             wait_for(lambda: worker.step() and False, "the error")
     with Worker(app()) as worker:
         wait_for(lambda: not worker.step() and values(servers, out) == [("b", "1")], "the other topic")
+
+
+def test_of_topics_that_are_deleted_at_once_each_is_looked_at(servers: str, name: str, tmp_path: Path) -> None:
+    """One of them was read, and says first that it is gone. The row of the other one is not committed."""
+    read, unread = (create(servers, f"{name}-in-{number}", 1) for number in (1, 2))
+    create(servers, f"{name}-out", 1)
+    fill(servers, read, ("a", "x", 1))
+    with Worker(app_of(servers, name, tmp_path, **{"commit.interval.ms": 9_000})) as worker:
+        wait_for(worker.step, "the first row")
+        assert worker.commit()
+        fill(servers, unread, ("b", "x", 2))
+        wait_for(worker.step, "the second row")
+        delete(servers, read)
+        delete(servers, unread)
+        with pytest.raises(DataLoss, match=f"topic {unread} was deleted, and rows of it were not read yet"):
+            wait_for(lambda: worker.step() and False, "the error")
+
+
+def test_a_commit_of_a_topic_that_is_deleted_says_that_its_rows_are_lost(
+    servers: str, name: str, tmp_path: Path
+) -> None:
+    """The next start knows nothing of the topic, and goes on."""
+    topic = create(servers, f"{name}-in-1", 1)
+    create(servers, f"{name}-out", 1)
+    fill(servers, topic, ("a", "x", 1))
+    with Worker(app_of(servers, name, tmp_path, **{"commit.interval.ms": 9_000})) as worker:
+        wait_for(worker.step, "the first row")
+        delete(servers, topic)
+        with pytest.raises(DataLoss, match=f"topic {topic} was deleted, and rows of it were not read yet"):
+            worker.commit()
+
+
+def test_an_end_that_others_have_read_beyond_is_not_known(servers: str, name: str) -> None:
+    """A partition comes back from another member, and its topic is deleted before it answers: it may have rows."""
+    topic = create(servers, name, 1)
+    fill(servers, topic, ("a", "x", 1))
+    known = LastKnown()
+    with Client(ClientConfig.parse({"bootstrap.servers": servers})) as client:
+        id = id_text(client.topics({topic})[topic].id)
+
+        def reader(start: int) -> SessionReader:
+            ranges = [Range(topic, id, 0, start, NO_END)]
+            return SessionReader(client, ranges, headers=False, order=RowOrder(lambda _: 9))
+
+        first = reader(0)
+        wait_for(lambda: first.next() is not None, "the row")
+        known.take(first, {(topic, 0): 1})
+        assert known.was_read(topic)
+        known.take(reader(1), {(topic, 0): 1})  # nothing was read meanwhile
+        assert known.was_read(topic)
+        known.take(reader(2), {(topic, 0): 2})
+        assert not known.was_read(topic)
+        first.close()

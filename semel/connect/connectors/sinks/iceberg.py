@@ -210,13 +210,20 @@ def _shape(table: Any) -> tuple[int, int]:
 def _transaction(table: Any) -> Any:
     """Return a transaction that commits on this version of the table, and on no other."""
     from pyiceberg.table import Transaction
-    from pyiceberg.table.update import AssertTableUUID
+    from pyiceberg.table.update import AssertCurrentSchemaId, AssertDefaultSpecId, AssertTableUUID
+
+    schema, spec = _shape(table)
+    # The snapshot is the library's own requirement. A column that goes would take the values of these rows with it.
+    version = (
+        AssertTableUUID(uuid=table.metadata.table_uuid),
+        AssertCurrentSchemaId.model_validate({"current-schema-id": schema}),
+        AssertDefaultSpecId.model_validate({"default-spec-id": spec}),
+    )
 
     class Once(Transaction):
         def commit_transaction(self) -> Any:
             """Commit, without a second try and without deleting files."""
-            requirements = (*self._requirements, AssertTableUUID(uuid=table.metadata.table_uuid))
-            return table.catalog.commit_table(table, requirements, self._updates)
+            return table.catalog.commit_table(table, (*self._requirements, *version), self._updates)
 
     return Once(table, autocommit=False)
 
