@@ -16,6 +16,7 @@ from semel.config import ClientConfig
 from semel.errors import DataLoss
 from semel.streams import App
 from semel.streams.topology.node import Sink
+from semel.streams.worker.inputs import WorkerInputs
 from semel.streams.worker.worker import Worker
 from semel.transaction.session import reader
 from semel.transaction.session.inputs import each_for_itself
@@ -142,7 +143,7 @@ def test_a_table_that_is_older_than_the_stream_is_read_first(
 ) -> None:
     """In the control each partition is handed out by itself."""
     if control:
-        monkeypatch.setattr(Worker, "_task_of", lambda _, partition: each_for_itself(partition))
+        monkeypatch.setattr(WorkerInputs, "task", lambda _, partition: each_for_itself(partition))
     app, stream, table, out = joining(f"older-{control}", conf)
     for name in (stream, table, out):
         create(servers, name, 1, retention_ms="-1")
