@@ -94,6 +94,8 @@ class App:
         self, name: str, topics: Sequence[str], key: Serde, value: Serde, extractor: Extractor | None
     ) -> Stream:
         """Return the stream of several topics: a source for each, which meet in the node of this name."""
+        for topic in topics:
+            check_topic(topic)
         sources = [self._source(f"{name}-{topic}", topic, key, value, extractor) for topic in dict.fromkeys(topics)]
         self.topology.check_overlap(topics)
         if not sources:

@@ -282,7 +282,8 @@ def _check_co_partitioned(part: SubTopology, inputs: Collection[str], counts: Ma
     if len(set(found.values())) > 1:
         shown = ", ".join(f"{topic} has {count}" for topic, count in sorted(found.items()))
         raise ConfigError(
-            f"the topics of sub-topology {part.number} must have equally many partitions, and {shown}. Nothing was"
-            " read. Put repartition() after one of the streams, or make the topics alike.",
+            f"the topics of sub-topology {part.number} must have equally many partitions, and {shown}. Nothing more"
+            " is read; what was committed stays. Put repartition() after one of the streams, make the topics alike, or"
+            " delete the one that does not fit.",
             tag="NOT_CO_PARTITIONED",
         )

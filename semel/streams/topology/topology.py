@@ -276,7 +276,11 @@ def _read_twice(topic: str, one: str, other: str) -> ConfigError:
 def check_topic(topic: Any) -> None:
     """Raise :class:`ConfigError` for what is no name of a topic."""
     if not isinstance(topic, str) or not topic:
-        raise ConfigError(f"{topic!r} is no topic. Nothing was read. Give the name of one.", tag="TOPOLOGY")
+        raise ConfigError(
+            f"{topic!r} is no topic. Nothing was read. Give the name of one; a pattern is for stream() alone, and by"
+            " itself.",
+            tag="TOPOLOGY",
+        )
 
 
 def _share(some: Iterable[StoreSpec], others: Iterable[StoreSpec]) -> bool:

@@ -16,7 +16,7 @@ from semel.errors import DataLoss, Retriable, SemelError
 from semel.read.matching import find_topics
 from semel.streams.nodes.sources import TimestampExtraction
 from semel.streams.topics import Plan, check_partitions, prepare, prepare_for
-from semel.streams.topology.node import Source, SubTopology
+from semel.streams.topology.node import Sink, Source, SubTopology
 from semel.streams.topology.topology import Topology
 from semel.wire.client import Client
 from semel.wire.metadata import TopicPartition
@@ -36,6 +36,21 @@ class WorkerInputs:
         self.gone: frozenset[str] = frozenset()
         self._look_at = 0.0
         self._wait()
+        self._say_what_patterns_find()
+
+    def _say_what_patterns_find(self) -> None:
+        """Warn of patterns that find nothing yet, and of those that find what the application writes."""
+        name = self._topology.application_id
+        if self._topology.patterns and not self.plan.matched:
+            log.warning("application %s: no topic fits its patterns yet. It waits for one.", name)
+        for sink in self._topology.nodes:
+            if isinstance(sink, Sink) and sink.topic and not sink.internal and self._topology.matches(sink.topic):
+                log.warning(
+                    "application %s writes to %s, which fits its pattern: it reads what it has written, without end."
+                    " Choose a pattern that leaves it out.",
+                    name,
+                    sink.topic,
+                )
 
     def _wait(self) -> None:
         self._look_at = time.monotonic() + self._client.config.metadata_max_age_ms / 1000

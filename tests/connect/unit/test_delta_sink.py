@@ -277,3 +277,7 @@ def test_a_refusal_names_the_record(tmp_path: Path) -> None:
     large = ({"id": 0}, {"name": "a", "price": 300})
     with pytest.raises(ConfigError, match="the record at offset 11 of orders-0 was refused: it does not fit the table"):
         task(tmp_path).put(batch([good, large, null], 10, kind))
+    kind = pa.struct([pa.field("name", pa.string()), pa.field("price", pa.string())])
+    texts = [({"id": 0}, {"name": "a", "price": price}) for price in ("1", "x1", "x2")]
+    with pytest.raises(ConfigError, match=r"at offset 11 of orders-0 was refused: .*'x1'"):
+        task(tmp_path).put(batch(texts, 10, kind))

@@ -132,10 +132,11 @@ def test_a_value_that_the_table_refuses(tmp_path: Path) -> None:
         ({"type": "glue"}, r"iceberg\.catalog\.type=glue was not tried"),
         ({"py-catalog-impl": "a.B"}, r"iceberg\.catalog\.type=a\.B was not tried"),
         ({"uri": ""}, r"iceberg\.catalog\.uri is missing"),
-        ({"uri": "sqlite:///relative.db"}, "names no file that all tasks reach"),
-        ({"uri": "sqlite://"}, "names no file that all tasks reach"),
+        ({"uri": "sqlite:///relative.db"}, "names no file by its whole path"),
+        ({"uri": "sqlite://"}, "names no file by its whole path"),
         ({"uri": "mysql://x/y"}, "names no PostgreSQL or SQLite"),
-        ({"warehouse": "relative"}, r"iceberg\.catalog\.warehouse is no folder that all tasks reach"),
+        ({"warehouse": "relative"}, r"iceberg\.catalog\.warehouse is no whole path of a folder"),
+        ({"warehouse": ""}, r"iceberg\.catalog\.warehouse is missing"),
     ],
 )
 def test_settings_that_are_refused(tmp_path: Path, given: dict[str, str], said: str) -> None:

@@ -68,6 +68,17 @@ def running(*apps: App) -> Iterator[list[BaseException]]:
             thread.join()
 
 
+def test_what_a_pattern_finds_is_said(
+    servers: str, name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for output, said in ((f"of-{name}", "no topic fits its patterns yet"), (f"{name}-out", "without end")):
+        create(servers, output)
+        app = App(f"{name}-{output}", **{"bootstrap.servers": servers, "state.dir": str(tmp_path)})
+        app.stream(re.compile(f"{name}-.*")).to(output)
+        Worker(app).close()
+        assert said in caplog.text
+
+
 def test_a_topic_that_comes_later_joins_the_tasks_of_all_workers(servers: str, name: str, tmp_path: Path) -> None:
     """One worker looks for topics, and the other one, which has all of its metadata for 5 minutes, learns of them from
     its assignment. A topic that was read may be deleted.

@@ -73,6 +73,8 @@ OVERLAPS: list[tuple[Callable[[App], object], str]] = [
     (lambda app: (app.stream(ORDERS), app.global_table("orders-eu")), "'orders-eu' is read by its name"),
     (lambda app: (app.stream(["a", "b"]), app.stream(["b", "c"])), r"topic 'b' is read by a stream of \['a', 'b'\]"),
     (lambda app: (app.stream("a"), app.stream(["a", "b"])), "topic 'a' is read by a stream"),
+    (lambda app: app.stream([ORDERS, "rates"]), "a pattern is for stream"),  # type: ignore[list-item]
+    (lambda app: app.table(ORDERS), "a pattern is for stream"),  # type: ignore[arg-type]
     (lambda app: app.stream(re.compile(b"orders")), "is no topic"),  # type: ignore[arg-type]
 ]
 

@@ -50,7 +50,8 @@ def check_catalog(settings: Mapping[str, str]) -> None:
         raise _wrong(f"{CATALOG}uri is missing", f"{CATALOG}uri")
     warehouse = urlsplit(settings.get("warehouse", ""))
     if kind == "sql" and not warehouse.scheme and not PurePosixPath(warehouse.path).is_absolute():
-        raise _wrong(f"{CATALOG}warehouse is no folder that all tasks reach", f"{CATALOG}warehouse")
+        what = "is no whole path of a folder" if warehouse.path else "is missing"
+        raise _wrong(f"{CATALOG}warehouse {what}", f"{CATALOG}warehouse")
     if kind == "sql":
         try:
             url = sqlalchemy.make_url(uri)
@@ -59,7 +60,7 @@ def check_catalog(settings: Mapping[str, str]) -> None:
         if url.get_backend_name() not in ("sqlite", "postgresql"):
             raise _wrong(f"{CATALOG}uri names no PostgreSQL or SQLite", f"{CATALOG}uri")
         if url.get_backend_name() == "sqlite" and not PurePosixPath(url.database or "").is_absolute():
-            raise _wrong(f"{CATALOG}uri names no file that all tasks reach", f"{CATALOG}uri")
+            raise _wrong(f"{CATALOG}uri names no file by its whole path: sqlite:////folder/file.db", f"{CATALOG}uri")
 
 
 def catalog_type(settings: Mapping[str, str]) -> str:

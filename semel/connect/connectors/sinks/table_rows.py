@@ -62,13 +62,22 @@ def fitted_rows(rows: pa.Table, there: pa.Schema) -> tuple[pa.Table, list[str]]:
         fitted = rows.cast(schema)
     except (ValueError, pa.ArrowNotImplementedError) as error:
         row = first_refused(rows.num_rows, lambda count: rows.slice(0, count).cast(schema))
-        raise unfit(error, row) from error
+        raise unfit(_alone(rows.slice(row, 1), schema, error), row) from error
     for one in there:
         if one.name not in rows.column_names:
             if not one.nullable:
                 raise RecordRefused(f"it lacks the field {one.name:.60}, whose column may not be null", _REMEDY)
             fitted = fitted.append_column(pa.field(one.name, one.type), pa.nulls(rows.num_rows, one.type))
     return fitted, more
+
+
+def _alone(row: pa.Table, schema: pa.Schema, of_all: Exception) -> Exception:
+    """Return the error for a row by itself: that of all rows may be about another one."""
+    try:
+        row.cast(schema)
+    except (ValueError, pa.ArrowNotImplementedError) as error:
+        return error
+    return of_all
 
 
 def unfit(error: Exception, row: int | None = 0) -> RecordRefused:
