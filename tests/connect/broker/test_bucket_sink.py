@@ -18,8 +18,8 @@ from semel.connect.connectors.sinks.delta import DeltaSinkTask
 from semel.connect.connectors.sinks.files import FileSink, FileSinkTask
 from semel.errors import ConfigError, Fenced, Retriable
 from tests.connect.support.careless_store import careless_store
+from tests.connect.support.delta_tables import config as delta_config
 from tests.connect.support.sink_batches import PARTITION
-from tests.connect.unit.test_delta_sink import config as delta_config
 from tests.connect.unit.test_file_sink import config, rows
 from tests.support.s3 import ObjectStore, object_store
 

@@ -1,4 +1,6 @@
-"""Tables of Iceberg with a catalog of SQLite in a folder, and tasks that write to them without a worker."""
+"""Tables of Iceberg with a catalog of SQLite in a folder, and tasks that write to them without a worker. As
+``delta_tables``.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.table import Table
 
 from semel.connect import Setting, SinkContext
 from semel.connect.connectors.sinks.iceberg import IcebergSink, IcebergSinkTask
 
+SINK = IcebergSink
 NAME = "shop.orders"
+EVOLVES: Mapping[str, Any] = {"iceberg.tables.evolve-schema-enabled": True}
 
 
 def settings(path: Path) -> dict[str, str]:
@@ -48,11 +53,11 @@ def table(path: Path) -> Table:
     return catalog(path).load_table(NAME)
 
 
+def records(path: Path) -> pa.Table:
+    return table(path).scan().to_arrow()
+
+
 def names(path: Path) -> list[str]:
     """Read the table's files by a library that did not write them."""
     files = [one.file.file_path for one in table(path).scan().plan_files()]
     return sorted(name for (name,) in duckdb.execute("SELECT name FROM read_parquet(?)", [files]).fetchall())
-
-
-def of(first: int, last: int) -> list[str]:
-    return sorted(f"n{n}" for n in range(first, last))

@@ -32,6 +32,11 @@ def batch(rows: Sequence[tuple[Any, Any]], start: int = 0, value: Any = VALUE, k
     return SinkBatch(PARTITION, [table], start, start + len(rows))
 
 
+def of(first: int, last: int) -> list[str]:
+    """Return the names of numbered rows."""
+    return sorted(f"n{n}" for n in range(first, last))
+
+
 def sql_task(url: str, context: SinkContext | None = None, **config: Any) -> SqlSinkTask:
     """Return a started task, with its partition opened. ``config`` has ``_`` for ``.``."""
     task = SqlSinkTask()

@@ -2,65 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from semel.connect import Setting, SinkBatch, SinkContext
-from semel.connect.connectors.sinks.delta import DeltaSink, DeltaSinkTask, _Table
+from semel.connect import SinkBatch, SinkContext
+from semel.connect.connectors.sinks.delta import DeltaSink, _Table
 from semel.errors import ConfigError, Fenced, Retriable
-from tests.connect.support.sink_batches import PARTITION, VALUE, batch
+from tests.connect.support.delta_tables import config, names, task
+from tests.connect.support.sink_batches import PARTITION, batch, of
 from tests.connect.unit.test_file_sink import rows
-
-
-def config(path: Path | str, **more: Any) -> Mapping[str, Any]:
-    defaults = {name: one.default for name, one in DeltaSink.config.items() if isinstance(one, Setting)}
-    named = {name.replace("_", "."): value for name, value in more.items()}
-    return {**defaults, "name": "its", "path": str(path), "flush.size": 3, "auto.create": True, **named}
-
-
-def task(path: Path, context: SinkContext | None = None, **more: Any) -> DeltaSinkTask:
-    made = DeltaSinkTask()
-    made.start(config(path, **more), context or SinkContext())
-    made.open([PARTITION])
-    return made
-
-
-def names(path: Path) -> list[str]:
-    """Read the table by a library that did not write it."""
-    files = DeltaTable(str(path / "orders")).file_uris()
-    return sorted(name for (name,) in duckdb.execute("SELECT name FROM read_parquet(?)", [files]).fetchall())
-
-
-def of(first: int, last: int) -> list[str]:
-    return sorted(f"n{n}" for n in range(first, last))
-
-
-def test_a_task_resumes_where_the_table_says(tmp_path: Path) -> None:
-    task(tmp_path).put(rows(4))
-    context = SinkContext(positions={PARTITION: 0})
-    later = task(tmp_path, context)
-    assert context.offsets == {PARTITION: 3}
-    later.put(rows(4, 3))
-    later.put(rows(4, 3))  # a batch that comes again
-    assert names(tmp_path) == of(0, 6)
-    assert later.pre_commit({PARTITION: 7}) == {PARTITION: 6}
-
-
-def test_a_task_that_is_late_is_fenced(tmp_path: Path) -> None:
-    late, other = task(tmp_path), task(tmp_path, flush_size=2)
-    late.put(rows(2))
-    other.put(rows(4))
-    with pytest.raises(Fenced, match="another task has committed rows of orders-0"):
-        late.put(rows(1, 2))
-    assert names(tmp_path) == of(0, 4)
 
 
 class Late(_Table):
@@ -98,9 +54,7 @@ def test_the_control_doubles(tmp_path: Path) -> None:
 
 
 def test_partitions_do_not_hinder_each_other(tmp_path: Path) -> None:
-    first, second = task(tmp_path), DeltaSinkTask()
-    second.start(config(tmp_path), SinkContext())
-    second.open([("orders", 1)])
+    first, second = task(tmp_path), task(tmp_path, partition=1)
     first.put(rows(2))
     second.put(SinkBatch(("orders", 1), rows(3).tables, 0, 3))
     first.put(rows(1, 2))
@@ -138,26 +92,6 @@ def test_types(tmp_path: Path) -> None:
         task(tmp_path, flush_size=1).put(batch([({"id": 1}, {"hour": time(1)})] * 2, 0, hour))
 
 
-def test_columns_that_come_and_go(tmp_path: Path) -> None:
-    task(tmp_path, flush_size=1).put(rows(1))
-    wider = pa.struct([*VALUE, pa.field("more", pa.int32())])
-    second = batch([({"id": 1}, {"name": "n1", "price": None, "more": 7})], 1, wider)
-    with pytest.raises(ConfigError, match="lacks the column more"):
-        task(tmp_path, flush_size=1).put(second)
-    task(tmp_path, flush_size=1, auto_evolve=True).put(second)
-    narrow = batch([({"id": 2}, {"name": "n2"})], 2, pa.struct([pa.field("name", pa.string())]))
-    task(tmp_path, flush_size=1).put(narrow)
-    found = DeltaTable(str(tmp_path / "orders")).to_pyarrow_table().select(["name", "more"]).to_pylist()
-    assert sorted(found, key=lambda one: str(one["name"])) == [
-        {"name": "n0", "more": None},
-        {"name": "n1", "more": 7},
-        {"name": "n2", "more": None},
-    ]
-    other = batch([({"id": 3}, {"name": [5]})], 3, pa.struct([pa.field("name", pa.list_(pa.int64()))]))
-    with pytest.raises(ConfigError, match="does not fit the table"):
-        task(tmp_path, flush_size=1).put(other)
-
-
 def test_a_table_of_the_user(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"there is no table of Delta.*set auto\.create=true"):
         task(tmp_path, auto_create=False).put(rows(3))
@@ -188,30 +122,6 @@ def test_a_value_that_the_table_refuses(tmp_path: Path) -> None:
         task(tmp_path, flush_size=1).put(batch([({"id": 0}, {"name": None, "price": None})]))
 
 
-def test_offsets_that_are_changed_by_rest(tmp_path: Path) -> None:
-    late = task(tmp_path)
-    late.put(rows(5))
-    assert DeltaSink().alter_offsets(config(tmp_path), {PARTITION: 1})
-    context = SinkContext(positions={PARTITION: 1})
-    task(tmp_path, context)
-    assert context.offsets == {}
-    with pytest.raises(Fenced):
-        late.put(rows(1, 5))
-    assert DeltaSink().alter_offsets(config(tmp_path), {PARTITION: None, ("none", 0): 5})
-    task(tmp_path).put(rows(3))
-    assert names(tmp_path) == sorted([*of(0, 3), *of(0, 3)])
-
-
-def test_a_topic_that_was_made_again(tmp_path: Path) -> None:
-    task(tmp_path, SinkContext(topic_ids={"orders": "old"})).put(rows(3))
-    task(tmp_path, SinkContext(topic_ids={"orders": "old"}))
-    with pytest.raises(ConfigError, match="records of another topic orders"):
-        task(tmp_path, SinkContext(topic_ids={"orders": "new"}))
-    assert DeltaSink().alter_offsets(config(tmp_path), {PARTITION: 0})
-    task(tmp_path, SinkContext(topic_ids={"orders": "new"})).put(rows(3))
-    task(tmp_path, SinkContext(topic_ids={"orders": "new"}))
-
-
 def test_a_folder_that_cannot_be_written_is_tried_again(tmp_path: Path) -> None:
     made = task(tmp_path)
     made.put(rows(3))
@@ -232,26 +142,6 @@ def test_a_folder_that_cannot_be_written_is_tried_again(tmp_path: Path) -> None:
 def test_a_path_of_another_system(path: str) -> None:
     with pytest.raises(ConfigError, match="is no folder that this sink writes to"):
         DeltaSink().validate(config(path))
-
-
-def test_fields_within_fields_that_come_and_go(tmp_path: Path) -> None:
-    def at(offset: int, inner: Any, kind: Any) -> SinkBatch:
-        fields = pa.struct([pa.field("inner", kind), pa.field("name", pa.string())])
-        return batch([({"id": offset}, {"name": f"n{offset}", "inner": inner})], offset, fields)
-
-    here, more = pa.field("here", pa.int64()), pa.field("more", pa.int64())
-    task(tmp_path, flush_size=1).put(at(0, [{"here": 0}], pa.list_(pa.struct([here]))))
-    wider = at(1, [{"more": 7, "here": 1}], pa.list_(pa.struct([more, here])))
-    with pytest.raises(ConfigError, match=r"lacks the column inner\.more"):
-        task(tmp_path, flush_size=1).put(wider)
-    task(tmp_path, flush_size=1, auto_evolve=True).put(wider)
-    task(tmp_path, flush_size=1).put(at(2, [{"more": 8}], pa.list_(pa.struct([more]))))
-    found = DeltaTable(str(tmp_path / "orders")).to_pyarrow_table().sort_by("name").to_pylist()
-    assert [one["inner"] for one in found] == [
-        [{"here": 0, "more": None}],
-        [{"here": 1, "more": 7}],
-        [{"here": None, "more": 8}],
-    ]
 
 
 @pytest.mark.parametrize(

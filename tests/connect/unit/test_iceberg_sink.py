@@ -14,8 +14,8 @@ from semel.connect.connectors.sinks import iceberg
 from semel.connect.connectors.sinks.iceberg import IcebergSink, _Table
 from semel.connect.connectors.sinks.iceberg_offsets import Entry, SnapshotOffsets
 from semel.errors import ConfigError, Fenced, Retriable
-from tests.connect.support.iceberg_tables import catalog, config, names, of, table, task
-from tests.connect.support.sink_batches import PARTITION
+from tests.connect.support.iceberg_tables import catalog, config, names, table, task
+from tests.connect.support.sink_batches import PARTITION, of
 from tests.connect.unit.test_file_sink import rows
 
 
@@ -39,26 +39,6 @@ def expire(path: Path) -> None:
     found = table(path)
     for one in found.metadata.snapshots[:-1]:
         found.maintenance.expire_snapshots().by_id(one.snapshot_id).commit()
-
-
-def test_a_task_resumes_where_the_table_says(tmp_path: Path) -> None:
-    task(tmp_path).put(rows(4))
-    context = SinkContext(positions={PARTITION: 0})
-    later = task(tmp_path, context)
-    assert context.offsets == {PARTITION: 3}
-    later.put(rows(4, 3))
-    later.put(rows(4, 3))  # a batch that comes again
-    assert names(tmp_path) == of(0, 6)
-    assert later.pre_commit({PARTITION: 7}) == {PARTITION: 6}
-
-
-def test_a_task_that_is_late_is_fenced(tmp_path: Path) -> None:
-    late, other = task(tmp_path), task(tmp_path, flush_size=2)
-    late.put(rows(2))
-    other.put(rows(4))
-    with pytest.raises(Fenced, match="another task has committed rows of orders-0"):
-        late.put(rows(1, 2))
-    assert names(tmp_path) == of(0, 4)
 
 
 class Late(_Table):
@@ -218,30 +198,6 @@ def test_a_table_that_is_rolled_back(tmp_path: Path) -> None:
     assert IcebergSink().alter_offsets(config(tmp_path), {PARTITION: 3})
     task(tmp_path, SinkContext(positions={PARTITION: 3})).put(rows(3, 3))
     assert names(tmp_path) == of(0, 6)
-
-
-def test_offsets_that_are_changed_by_rest(tmp_path: Path) -> None:
-    made = task(tmp_path)
-    made.put(rows(5))
-    assert IcebergSink().alter_offsets(config(tmp_path), {PARTITION: 1})
-    context = SinkContext(positions={PARTITION: 1})
-    task(tmp_path, context)
-    assert context.offsets == {}
-    with pytest.raises(Fenced):
-        made.put(rows(1, 5))
-    assert IcebergSink().alter_offsets(config(tmp_path), {PARTITION: None, ("none", 0): 5})
-    task(tmp_path).put(rows(3))
-    assert names(tmp_path) == sorted([*of(0, 3), *of(0, 3)])
-
-
-def test_a_topic_that_was_made_again(tmp_path: Path) -> None:
-    task(tmp_path, SinkContext(topic_ids={"orders": "old"})).put(rows(3))
-    task(tmp_path, SinkContext(topic_ids={"orders": "old"}))
-    with pytest.raises(ConfigError, match="records of another topic orders"):
-        task(tmp_path, SinkContext(topic_ids={"orders": "new"}))
-    assert IcebergSink().alter_offsets(config(tmp_path), {PARTITION: 0})
-    task(tmp_path, SinkContext(topic_ids={"orders": "new"})).put(rows(3))
-    task(tmp_path, SinkContext(topic_ids={"orders": "new"}))
 
 
 def test_a_warehouse_that_cannot_be_written_is_tried_again(tmp_path: Path) -> None:

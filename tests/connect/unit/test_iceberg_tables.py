@@ -10,11 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from semel.connect import SinkBatch
 from semel.connect.connectors.sinks.iceberg import IcebergSink
 from semel.errors import ConfigError
-from tests.connect.support.iceberg_tables import NAME, catalog, config, names, of, settings, table, task
-from tests.connect.support.sink_batches import VALUE, batch
+from tests.connect.support.iceberg_tables import NAME, catalog, config, names, settings, table, task
+from tests.connect.support.sink_batches import batch, of
 from tests.connect.unit.test_file_sink import rows
 
 
@@ -52,48 +51,6 @@ def test_types(tmp_path: Path) -> None:
     task(tmp_path, flush_size=1).put(batch([({"id": 1}, row)], 1, kind))
     moment = at.replace(tzinfo=UTC)
     assert table(tmp_path).scan().to_arrow().to_pylist() == [{**row, "at": moment, "inner": {"at": moment}}] * 2
-
-
-def test_columns_that_come_and_go(tmp_path: Path) -> None:
-    task(tmp_path, flush_size=1).put(rows(1))
-    wider = pa.struct([*VALUE, pa.field("more", pa.int32())])
-    second = batch([({"id": 1}, {"name": "n1", "price": None, "more": 7})], 1, wider)
-    with pytest.raises(ConfigError, match="lacks the column more"):
-        task(tmp_path, flush_size=1).put(second)
-    evolves: Any = {"iceberg.tables.evolve-schema-enabled": True}
-    task(tmp_path, flush_size=1, **evolves).put(second)
-    narrow = batch([({"id": 2}, {"name": "n2"})], 2, pa.struct([pa.field("name", pa.string())]))
-    task(tmp_path, flush_size=1).put(narrow)
-    found = table(tmp_path).scan().to_arrow().select(["name", "more"]).to_pylist()
-    assert sorted(found, key=lambda one: str(one["name"])) == [
-        {"name": "n0", "more": None},
-        {"name": "n1", "more": 7},
-        {"name": "n2", "more": None},
-    ]
-    other = batch([({"id": 3}, {"name": [5]})], 3, pa.struct([pa.field("name", pa.list_(pa.int64()))]))
-    with pytest.raises(ConfigError, match="record at offset 3 of orders-0 was refused: it does not fit the table"):
-        task(tmp_path, flush_size=1).put(other)
-
-
-def test_fields_within_fields_that_come_and_go(tmp_path: Path) -> None:
-    def at(offset: int, inner: Any, kind: Any) -> SinkBatch:
-        fields = pa.struct([pa.field("inner", kind), pa.field("name", pa.string())])
-        return batch([({"id": offset}, {"name": f"n{offset}", "inner": inner})], offset, fields)
-
-    here, more = pa.field("here", pa.int64()), pa.field("more", pa.int64())
-    task(tmp_path, flush_size=1).put(at(0, [{"here": 0}], pa.list_(pa.struct([here]))))
-    wider = at(1, [{"more": 7, "here": 1}], pa.list_(pa.struct([more, here])))
-    with pytest.raises(ConfigError, match=r"lacks the column inner\.more"):
-        task(tmp_path, flush_size=1).put(wider)
-    evolves: Any = {"iceberg.tables.evolve-schema-enabled": True}
-    task(tmp_path, flush_size=1, **evolves).put(wider)
-    task(tmp_path, flush_size=1).put(at(2, [{"more": 8}], pa.list_(pa.struct([more]))))
-    found = table(tmp_path).scan().to_arrow().sort_by("name").to_pylist()
-    assert [one["inner"] for one in found] == [
-        [{"here": 0, "more": None}],
-        [{"here": 1, "more": 7}],
-        [{"here": None, "more": 8}],
-    ]
 
 
 def test_a_table_of_the_user(tmp_path: Path) -> None:
