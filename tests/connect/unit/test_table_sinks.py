@@ -80,9 +80,15 @@ def test_columns_that_come_and_go(tables: Any, tmp_path: Path) -> None:
         {"name": "n1", "more": 7},
         {"name": "n2", "more": None},
     ]
-    other = batch([({"id": 3}, {"name": [5]})], 3, pa.struct([pa.field("name", pa.list_(pa.int64()))]))
+    lists = pa.struct([pa.field("name", pa.list_(pa.int64()))])
+    other = batch([({"id": 3}, {"name": [5]})], 3, lists)
     with pytest.raises(ConfigError, match="record at offset 3 of orders-0 was refused: it does not fit the table"):
         tables.task(tmp_path, flush_size=1).put(other)
+    several = batch(
+        [({"id": n}, {"name": [n]}) for n in (3, 4, 5)], 3, pa.struct([pa.field("name", pa.list_(pa.int64()))])
+    )
+    with pytest.raises(ConfigError, match="record at offset 3 of orders-0 was refused: it does not fit the table"):
+        tables.task(tmp_path).put(several)
 
 
 def test_fields_within_fields_that_come_and_go(tables: Any, tmp_path: Path) -> None:

@@ -6,10 +6,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pyarrow as pa
+
 from semel.connect.sink_api import TopicPartition
 from semel.errors import ConfigError
 
-__all__ = ["RecordRefused", "first_refused", "locating"]
+__all__ = ["MISFITS", "RecordRefused", "first_refused", "locating"]
+
+#: Arrow's errors for values that do not fit a type. The second one is no ``ValueError``.
+MISFITS = (ValueError, pa.ArrowNotImplementedError)
 
 
 class RecordRefused(Exception):
@@ -44,18 +49,19 @@ def locating(partition: TopicPartition, offsets: Any) -> Iterator[None]:
         ) from refused.__cause__
 
 
-def first_refused(count: int, fits: Callable[[int], Any]) -> int:
-    """Return the row that is at fault, of ``count`` rows that do not fit.
+def first_refused(count: int, fits: Callable[[int], Any], error: Exception) -> tuple[int, Exception]:
+    """Return the row that is at fault, of ``count`` rows that do not fit, and the error for it.
 
-    ``fits`` takes a number of rows, from the first one on, and raises ``ValueError`` if one of them does not fit.
+    ``fits`` takes a number of rows, from the first one on, and raises one of :data:`MISFITS` if one of them does not
+    fit. ``error`` is that for all rows, which may be about a later one.
     """
     low, high = 0, count  # low rows fit, high rows do not
     while high - low > 1:
         middle = (low + high) // 2
         try:
             fits(middle)
-        except ValueError:
-            high = middle
+        except MISFITS as earlier:
+            high, error = middle, earlier
         else:
             low = middle
-    return low
+    return low, error

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from semel.connect.connectors.sinks.file_formats import fields_of
-from semel.connect.connectors.sinks.refused_records import RecordRefused, first_refused
+from semel.connect.connectors.sinks.refused_records import MISFITS, RecordRefused, first_refused
 
 __all__ = ["fitted_rows", "table_rows", "unfit"]
 
@@ -60,24 +60,15 @@ def fitted_rows(rows: pa.Table, there: pa.Schema) -> tuple[pa.Table, list[str]]:
     schema = pa.schema(fields)
     try:
         fitted = rows.cast(schema)
-    except (ValueError, pa.ArrowNotImplementedError) as error:
-        row = first_refused(rows.num_rows, lambda count: rows.slice(0, count).cast(schema))
-        raise unfit(_alone(rows.slice(row, 1), schema, error), row) from error
+    except MISFITS as error:
+        row, its_own = first_refused(rows.num_rows, lambda count: rows.slice(0, count).cast(schema), error)
+        raise unfit(its_own, row) from error
     for one in there:
         if one.name not in rows.column_names:
             if not one.nullable:
                 raise RecordRefused(f"it lacks the field {one.name:.60}, whose column may not be null", _REMEDY)
             fitted = fitted.append_column(pa.field(one.name, one.type), pa.nulls(rows.num_rows, one.type))
     return fitted, more
-
-
-def _alone(row: pa.Table, schema: pa.Schema, of_all: Exception) -> Exception:
-    """Return the error for a row by itself: that of all rows may be about another one."""
-    try:
-        row.cast(schema)
-    except (ValueError, pa.ArrowNotImplementedError) as error:
-        return error
-    return of_all
 
 
 def unfit(error: Exception, row: int | None = 0) -> RecordRefused:
